@@ -15,15 +15,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import deque
 from pathlib import Path
 from typing import Final
 
 from installation.package_sources import install_options, read_pip_settings, uv_variables
-from installation.progress import InstallerOutput, Progress
 
 REQUIREMENTS: Final = "requirements-dev.txt"
-_LAST_LINES: Final = 30  # of a command that failed
 _CUDA_NOTE: Final = (
     "note: torch's package for Linux brings CUDA, which this machine does not need; "
     "TORCH_INDEX takes a smaller one (CONTRIBUTING.md)\n"
@@ -56,14 +53,13 @@ class Installer:
         clear = ["--clear"] if (self._venv / "pyvenv.cfg").is_file() else []
         _run([*command, *clear, str(self._venv)], self._variables)
 
-    def install(self, *arguments: str, output: InstallerOutput) -> None:
+    def install(self, *arguments: str) -> None:
         """Install what the arguments of `pip install` say."""
         if self._uv:
             command = [self._uv, "pip", "install", "--python", str(self.python), *self._options]
         else:
             command = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
-            command += ["--progress-bar", "off"]
-        _run([*command, *arguments], self._variables, output)
+        _run([*command, *arguments], self._variables)
 
 
 def _pip_config() -> list[str]:
@@ -73,33 +69,18 @@ def _pip_config() -> list[str]:
     return [] if found.returncode else found.stdout.splitlines()
 
 
-def _run(
-    command: list[str],
-    variables: dict[str, str] | None = None,
-    output: InstallerOutput | None = None,
-) -> None:
-    """Run a command to its end.
+def _run(command: list[str], variables: dict[str, str] | None = None) -> None:
+    """Run a command to its end; it shows its own progress.
 
     Raises:
-        SystemExit: it failed; shows its last lines.
+        SystemExit: it failed.
     """
-    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-    with subprocess.Popen(
-        command,
-        env={**os.environ, **(variables or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            last_lines.append(line)
-            if output is not None:
-                output.feed(line)
-    if process.returncode:
-        raise SystemExit("".join(last_lines) + "landfall: set-up failed, see above")
+    environment = {**os.environ, **(variables or {})}
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+    )
+    if done.returncode:
+        raise SystemExit("landfall: set-up failed, see above")
 
 
 def _torch_source(index: str) -> list[str]:
@@ -109,25 +90,26 @@ def _torch_source(index: str) -> list[str]:
     return ["--index-url", index]
 
 
+def _say(step: str) -> None:
+    sys.stderr.write(f"landfall: {step}\n")
+
+
 def main(venv: Path, torch_index: str) -> None:
     """Set everything up that is missing."""
     installer = Installer(venv)
-    progress = Progress(steps=4 if torch_index else 3)
     if sys.platform == "linux" and not torch_index and not shutil.which("nvidia-smi"):
         sys.stderr.write(_CUDA_NOTE)
     version = ".".join(map(str, sys.version_info[:3]))
-    with progress.step(f"Python {version} in {venv}"):
-        installer.make_environment()
+    _say(f"Python {version} in {venv}")
+    installer.make_environment()
     if torch_index:
-        output = InstallerOutput()
-        with progress.step(f"torch from TORCH_INDEX, by {installer.name}", output):
-            source = _torch_source(torch_index)
-            installer.install(*source, "--no-deps", "-c", "constraints.txt", "torch", output=output)
-    output = InstallerOutput()
-    with progress.step(f"packages of {REQUIREMENTS}, by {installer.name}", output):
-        installer.install("-r", REQUIREMENTS, output=output)
-    with progress.step("Azurite, by npm, into the user's cache"):
-        _run([str(installer.python), "-m", "localazure", "fetch"])
+        _say(f"torch from TORCH_INDEX, by {installer.name}")
+        source = _torch_source(torch_index)
+        installer.install(*source, "--no-deps", "-c", "constraints.txt", "torch")
+    _say(f"packages of {REQUIREMENTS}, by {installer.name}")
+    installer.install("-r", REQUIREMENTS)
+    _say("Azurite, by npm, into the user's cache")
+    _run([str(installer.python), "-m", "localazure", "fetch"])
 
 
 if __name__ == "__main__":

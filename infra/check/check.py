@@ -12,7 +12,7 @@ from infra.check import (
     host_json,
     roles,
     scenarios,
-    schema_check,
+    schemas,
     symbols,
     topology,
 )
@@ -42,8 +42,8 @@ def problems(root: Path, read: Callable[[Path], BicepFile] = BicepFile.read) -> 
         yield from broken
         return
     for file in files.values():
-        yield from schema_check.check(file)
-        yield from symbols.check(file, files)
+        yield from schemas.check_versions(file)
+        yield from symbols.check(file)
     for name, rules in {
         "roles.json": partial(roles.check, root, files),
         "infra/local": partial(topology.check, root, files),

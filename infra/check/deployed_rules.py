@@ -11,9 +11,8 @@ from typing import Any
 from infra.check import schemas
 from infra.check.azure_table import AFTER_SIBLING, KINDS, REQUIRED_WITH, ZONES, ByNetwork, Kind
 from infra.check.deployment import Deployed, Deployment
-from infra.check.expressions import UNKNOWN, Runtime
+from infra.check.expressions import UNKNOWN
 from infra.check.problem import Problem
-from infra.check.schema_check import PRIMITIVES
 
 ENDPOINT = "Microsoft.Network/privateEndpoints"
 ZONE = "Microsoft.Network/privateDnsZones"
@@ -35,7 +34,7 @@ def check(deployed: Deployment) -> Iterator[Problem]:
         if not re.fullmatch(kind.name, each.name):
             yield each.problem(f"{each.name!r} is no name of {each.type}", "name")
         yield from _check_values(each, kind, is_private=deployed.is_private)
-        yield from _check_enums(each)
+        yield from schemas.check(each)
     yield from _check_pairs(deployed)
     yield from _check_containers(deployed)
     yield from _check_order(deployed)
@@ -72,37 +71,6 @@ def leaves(document: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, document
-
-
-def _check_enums(each: Deployed) -> Iterator[Problem]:
-    """Values that come from parameters, against Azure's type; schema_check sees the others."""
-    schema = schemas.find(each.type)
-    waiting: list[tuple[str, Any, Any]] = [("", schema.types[""], each.body)] if schema else []
-    while waiting:
-        path, described, value = waiting.pop()
-        if "discriminator" in described:
-            described = described["elements"].get(value.get(described["discriminator"]), {})
-        for key, rule in described.get("properties", {}).items():
-            inner, expected = value.get(key), str(rule.get("type"))
-            if isinstance(inner, dict) and schema and expected in schema.types:
-                waiting.append((f"{path}{key}.", schema.types[expected], inner))
-            elif (
-                isinstance(inner, str | bool | int)
-                and "type" in rule
-                and not _fits(inner, expected)
-            ):
-                yield each.problem(f"{path}{key}: {inner!r} is none of {expected}", f"{path}{key}")
-
-
-def _fits(value: Any, expected: str) -> bool:
-    """Whether a value is one of `A | B | string`, which is open for later versions of Azure."""
-    options = expected.split(" | ")
-    if "any" in options or isinstance(value, Runtime) or not all(map(str.strip, options)):
-        return True
-    if not isinstance(value, str):
-        return ("bool" if isinstance(value, bool) else "int") in options
-    choices = [each for each in options if each not in PRIMITIVES]
-    return value in choices if choices else "string" in options
 
 
 def _check_pairs(deployed: Deployment) -> Iterator[Problem]:

@@ -31,6 +31,7 @@ from infra.check.expressions import (
     resource_id,
 )
 from infra.check.problem import Problem
+from infra.check.symbols import module_parameters
 
 MAIN = "main.bicep"
 # Type and property -> its value, for a resource's name. What is missing stays a name.
@@ -189,7 +190,7 @@ class _Instance:
     def _make(self, declared: Resource | Module, body: Node, local: Mapping[str, Any]) -> Any:
         values = self.evaluator.object(body, local)
         if isinstance(declared, Module):
-            return self._module(declared, body, values)
+            return self._module(declared, values)
         parent, scope = values.get("parent"), values.get("scope", self.scope)
         scope = getattr(scope, "id", scope["id"] if isinstance(scope, dict) else scope)
         names = (str(values.get("name", "")),)
@@ -212,29 +213,39 @@ class _Instance:
         self.deployment.everything.append(made)
         return made
 
-    def _module(self, declared: Module, body: Node, values: dict[str, Any]) -> Any:
+    def _module(self, declared: Module, values: dict[str, Any]) -> Any:
         file = self.deployment.files.get(declared.path)
         scope = values.get("scope", self.scope)
         scope = getattr(scope, "id", scope["id"] if isinstance(scope, dict) else scope)
         given: dict[str, Any] = values.get("params", {})
+        module = f"module {declared.symbol}:"
         if file is None:
+            self.report(declared.node, f"{module} there is no file {declared.path}")
             return UNKNOWN
-        nodes = {key: value for key, value, _ in properties(body)}
-        params = {key: value for key, value, _ in properties(nodes.get("params", body))}
+        params = module_parameters(declared)
+        for name in params.keys() - file.parameters.keys():
+            self.report(params[name], f"{module} {declared.path} has no parameter {name}")
         for name, parameter in file.parameters.items():
             if name in given:
                 self._check(parameter, given[name], params[name], file)
+                outer = self.file.parameters.get(text(params[name]))
+                if outer and ("secure" in outer.limits) != ("secure" in parameter.limits):
+                    self.report(params[name], f"{module} {name} is @secure() on one side only")
+            elif parameter.default is None:
+                self.report(declared.node, f"{module} parameter {name} is missing")
         path = (*self.path, declared.symbol)
         line = declared.node.start_point[0] + 1
         origin = self.origin or f" ({self.file.path.name}:{line}: module {declared.symbol})"
         return _Instance(self.deployment, file, path, str(scope), dict(given), origin)
 
     def member(self, key: str) -> Any:
-        return self if key == "outputs" else self.output(key, self.file.outputs.get(key))
+        if key == "outputs":
+            return self
+        if key not in self.file.outputs:
+            raise LookupError(f"{self.file.path.name} has no output {key}")
+        return self.output(key, self.file.outputs[key])
 
-    def output(self, name: str, node: Node | None) -> Any:
-        if node is None:
-            return UNKNOWN
+    def output(self, name: str, node: Node) -> Any:
         found = self.evaluator.value(node)
         parts = _siblings(node)
         declared = next((text(each) for each in parts if each.type == "type"), "any")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tree_sitter import Node
 
-from infra.check.bicep_file import BicepFile, string, text
+from infra.check.bicep_file import BicepFile, string, text, walk
 
 UNKNOWN: Final = object()
 """Only Azure decides it, or what it is made of has a problem of its own."""
@@ -115,6 +115,9 @@ class Evaluator:
             if pair.type == "object_property":
                 key, value = _parts(pair)
                 if text(key) == "dependsOn":  # of symbols that need not be deployed
+                    for each in walk(value):
+                        if each.type == "identifier":
+                            self._is_declared(each)
                     continue
                 name = self._string(key, local) if key.type == "string" else text(key)
                 found[str(name)] = self.value(value, local)
@@ -149,7 +152,13 @@ class Evaluator:
             if name not in self._variables:
                 self._variables[name] = self.value(self.file.variables[name])
             return self._variables[name]
-        return self._resolve(name, node)
+        return self._resolve(name, node) if self._is_declared(node) else UNKNOWN
+
+    def _is_declared(self, node: Node) -> bool:
+        is_declared = text(node) in self.file.symbols
+        if not is_declared:
+            self._report(node, f"{text(node)} is not declared")
+        return is_declared
 
     def _string(self, node: Node, local: Mapping[str, Any]) -> Any:
         if not any(each.type == "interpolation" for each in node.named_children):
@@ -222,7 +231,11 @@ class Evaluator:
             return owner[key]  # pyright: ignore[reportUnknownVariableType] - the same
         member = getattr(owner, "member", None)  # pyright: ignore[reportUnknownArgumentType] - the same
         if member is not None:
-            return member(key)
+            try:
+                return member(key)
+            except LookupError as error:
+                self._report(node, str(error.args[0]))
+                return UNKNOWN
         self._report(node, f"{text(node)}: there is no {key}")
         return UNKNOWN
 

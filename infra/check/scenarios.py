@@ -67,8 +67,10 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     custom = {each[0]: each[1] for _, each in rows if len(each) != role_rules.ROLE_CELLS}
     yield from role_rules.check_table(declared, custom, *roles.rows(root))
     yield from _check_versions(root, files)
+    tried: set[tuple[str, str]] = set()
     for words, choice in {**CHOICES, **_further(main)}.items():
         deployed = Deployment(files, {**given, **choice}, f"with {words}")
+        tried |= {(each.file.path.name, each.symbol) for each in deployed.everything}
         yield from deployed.problems
         for rules in (
             partial(deployed_rules.check, deployed),
@@ -80,6 +82,11 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
                 yield from rules()
             except GONE as error:
                 yield Problem(MAIN, 1, f"cannot be checked {deployed.words}: {error!r}")
+    for name, file in files.items():
+        for resource in file.resources:
+            if (name, resource.symbol) not in tried:
+                message = f"{resource.symbol} is deployed by no choice, so that nothing checks it"
+                yield file.problem(resource.node, message)
 
 
 def _further(parameters: Mapping[str, Parameter]) -> dict[str, dict[str, Any]]:

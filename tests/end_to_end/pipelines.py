@@ -38,18 +38,6 @@ def copy_pipelines(folder: Path, *, job: Changes, pipeline: Changes) -> Path:
     return folder
 
 
-def with_torch(pause: Path) -> Changes:
-    """Changes of the job: its training waits at its first checkpoint while `pause` exists."""
-    return {
-        "code: ../../trainers": f"code: {TRAINERS}",
-        "python -m trainers.train\n": (
-            f"PAUSE={pause} PYTHONPATH={PROGRAM} python -m trainers.train "
-            "--augment held:after_first_checkpoint\n"
-        ),
-        "--checkpoint-every 100": "--checkpoint-every 20",
-    }
-
-
 def without_torch(pause: Path) -> Changes:
     """Changes of the job: it runs `program/train.py`, which saves seconds of CPU in each rank.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from replay_guard.app import AppNotLoaded, load_app, read_settings
 from replay_guard.check import ExitCode, check, exit_code, to_document, to_text
 from replay_guard.export import Wanted, export
-from replay_guard.management_api import ApiRefused, ManagementApi, Selection
+from replay_guard.management_api import ApiRefused, ManagementApi
 
 KEY_VARIABLE = "REPLAY_GUARD_KEY"
 STATUSES = (
@@ -74,10 +74,6 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--status", action="append", default=[], choices=STATUSES, help="may be given again"
     )
-    parser.add_argument("--created-from", metavar="TIME", help="ISO 8601")
-    parser.add_argument("--created-to", metavar="TIME", help="ISO 8601")
-    parser.add_argument("--prefix", help="only instances whose id begins with it")
-    parser.add_argument("--limit", type=int, help="the newest N only", metavar="N")
     parser.add_argument("--version", help="version of these instances, which the API does not show")
     parser.add_argument(
         "--with-inputs",
@@ -107,13 +103,7 @@ def _export(given: argparse.Namespace) -> int:
     wanted = Wanted(
         instances=given.instance,
         names=given.name,
-        selection=Selection(
-            statuses=given.status,
-            created_from=given.created_from,
-            created_to=given.created_to,
-            prefix=given.prefix,
-        ),
-        limit=given.limit,
+        statuses=given.status,
         version=given.version,
         with_inputs=given.with_inputs,
     )

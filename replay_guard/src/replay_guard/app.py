@@ -51,7 +51,9 @@ class App:
         """Whether the app has a function. Hosts ignore upper and lower case in names."""
         if kind is StepKind.CHILD:
             return name.casefold() in self.orchestrators
-        return name.casefold() in self.activities or name == HTTP_ACTIVITY
+        if kind is StepKind.ACTIVITY:
+            return name.casefold() in self.activities or name == HTTP_ACTIVITY
+        return True
 
 
 def load_app(folder: Path, settings: Mapping[str, str]) -> App:

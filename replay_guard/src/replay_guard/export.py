@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from replay_guard.history import CannotCheck, Document
-from replay_guard.management_api import ManagementApi, Selection
+from replay_guard.management_api import ManagementApi
 from replay_guard.redaction import redact
 
 _LONGEST_NAME: Final = 150
@@ -23,18 +23,16 @@ class Wanted:
     """The selection to export.
 
     Attributes:
-        instances: ids; empty for all that match `selection` and `names`.
+        instances: ids; empty for all that match `statuses` and `names`.
         names: orchestrators, empty for all.
-        selection: the filter for the list of instances.
-        limit: the most instances, newest first; None for no limit.
+        statuses: `runtimeStatus` values, empty for all.
         version: of the instances, which the API does not show.
         with_inputs: whether to keep values in full that are otherwise hashed.
     """
 
     instances: Collection[str] = ()
     names: Collection[str] = ()
-    selection: Selection
-    limit: int | None = None
+    statuses: Sequence[str] = ()
     version: str | None = None
     with_inputs: bool = False
 
@@ -92,10 +90,10 @@ def _ids(api: ManagementApi, wanted: Wanted) -> Iterator[str]:
     names = {name.casefold() for name in wanted.names}
     found = [
         (str(each.get("createdTime")), str(each["instanceId"]))
-        for each in api.instances(wanted.selection)
+        for each in api.instances(wanted.statuses)
         if not names or str(each.get("name", "")).casefold() in names
     ]
-    for _, instance_id in sorted(found, reverse=True)[: wanted.limit]:
+    for _, instance_id in sorted(found, reverse=True):
         yield instance_id
 
 

@@ -13,7 +13,6 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -28,35 +27,6 @@ _HISTORY: Final = {"showHistory": "true", "showHistoryOutput": "true", "showInpu
 
 class ApiRefused(Exception):
     """The app refused a request; the message says what to do, and never contains the key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """A filter for the list of instances.
-
-    Attributes:
-        statuses: `runtimeStatus` values, empty for all.
-        created_from: ISO 8601, None for no limit.
-        created_to: ISO 8601, None for no limit.
-        prefix: of instance ids.
-    """
-
-    statuses: Sequence[str] = ()
-    created_from: str | None = None
-    created_to: str | None = None
-    prefix: str | None = None
-
-    def query(self) -> dict[str, str]:
-        """The query parameters of the request."""
-        given = {
-            "runtimeStatus": ",".join(self.statuses),
-            "createdTimeFrom": self.created_from,
-            "createdTimeTo": self.created_to,
-            "instanceIdPrefix": self.prefix,
-            "showInput": "false",
-            "top": str(_PAGE_INSTANCES),
-        }
-        return {name: value for name, value in given.items() if value}
 
 
 class ManagementApi:
@@ -82,16 +52,22 @@ class ManagementApi:
         self._common = {"taskHub": task_hub} if task_hub else {}
         self._opener = urllib.request.build_opener(_NoRedirects)
 
-    def instances(self, selection: Selection) -> Iterator[Document]:
+    def instances(self, statuses: Sequence[str]) -> Iterator[Document]:
         """List orchestrations, page by page; entities are left out.
+
+        Args:
+            statuses: `runtimeStatus` values, empty for all.
 
         Raises:
             ApiRefused: a request failed.
         """
+        query = {"showInput": "false", "top": str(_PAGE_INSTANCES)}
+        if statuses:
+            query["runtimeStatus"] = ",".join(statuses)
         token = ""
         while True:
             headers = {_CONTINUATION: token} if token else {}
-            page, answered = self._get(_PATH, selection.query(), headers)
+            page, answered = self._get(_PATH, query, headers)
             if not isinstance(page, list):
                 raise ApiRefused(f"{self._base}{_PATH} answered no list: is it a Durable app?")
             for each in cast("list[Document]", page):

@@ -114,6 +114,16 @@ def missing(step: Step, number: int, why: str) -> Difference:
     return Difference(step=number, what="step", expected=str(step), found=f"no step here: {why}")
 
 
+def unregistered(taken: TakenStep) -> Difference:
+    """A step whose function the app does not have."""
+    return Difference(
+        step=taken.event_id,
+        what="function",
+        expected=f"an app that has {taken}",
+        found="no function of this kind and name is registered",
+    )
+
+
 def _may_be(step: Step, taken: TakenStep, first: Step) -> bool:
     if step.event_id is not None:
         return step.event_id == taken.event_id

@@ -26,10 +26,9 @@ from replay_guard.history import (
     History,
     Step,
     StepKind,
-    describe,
     event,
 )
-from replay_guard.matching import Difference, compare, extra, match, missing
+from replay_guard.matching import Difference, compare, extra, match, missing, unregistered
 from replay_guard.outcome import compare_answers, compare_outcomes, describe_outcome
 from replay_guard.payload import Payload, show
 from replay_guard.versions import Versioning
@@ -307,7 +306,8 @@ class _Replay:
                 found = list(compare(self._steps[index], taken, default_versions=self._versions))
                 self._differ(*self._doubted(number, place, found))
                 self._count_unrecorded(self._steps[index], taken)
-            self._check_exists(taken)
+            if not self._knows(taken.kind, taken.name):
+                self._differ(unregistered(taken))
         self._taken_after.append([index for index in attempt.matched if index is not None])
         for taken, index in zip(attempt.taken, attempt.matched, strict=True):
             if index is not None:
@@ -353,19 +353,6 @@ class _Replay:
                     )
                 )
                 return
-
-    def _check_exists(self, taken: TakenStep) -> None:
-        if taken.kind in {StepKind.ACTIVITY, StepKind.CHILD} and not self._knows(
-            taken.kind, taken.name
-        ):
-            self._differ(
-                Difference(
-                    step=taken.event_id,
-                    what="function",
-                    expected=f"an app that has {describe(taken.kind, taken.name)}",
-                    found="no function of this kind and name is registered",
-                )
-            )
 
     def _check_count(self, number: int, arrival: Arrival, attempt: _Attempt) -> None:
         """Check that steps are taken at the recorded arrival: not later nor, if known, earlier."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 BASH = shutil.which("bash")
-EXAMPLES = [("dead", "dead-letters"), ("runs c", "cancel"), ("runs list --pip", "--pipeline")]
+EXAMPLES = [("dead", "dead-letters"), ("runs list --pip", "--pipeline")]
 """What is typed after `landfall`, and the completion of its last word."""
 
 

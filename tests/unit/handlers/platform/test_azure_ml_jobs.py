@@ -4,20 +4,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
 from handlers.platform.azure_ml_jobs import (
     LOG_LIMIT_LINES,
     LOG_LINE_LIMIT_CHARACTERS,
+    STATES,
+    cancel_job,
     diagnose_job,
     find_log,
+    job_state,
     last_lines,
     parse_exit_code,
     parse_rank,
 )
-from orchestrations.contracts.training import DiagnoseJob, JobDiagnosis
+from orchestrations.contracts.training import CancelJob, DiagnoseJob, JobDiagnosis
 from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
 
 RUN = "digits-0123456789abcdef-1"
+CANCEL = CancelJob(job=RUN)
 
 
 @pytest.fixture
@@ -87,3 +92,66 @@ def test_the_log_of_a_pipeline_is_that_of_the_step_that_failed(world: World) -> 
     jobs.children[nested] = [a_job(f"{nested}_train", "Failed")]
     diagnose_job(world.clients, DiagnoseJob(job=RUN))
     assert jobs.histories_read == [RUN, f"{nested}_train"]
+
+
+def test_every_status_of_the_service_has_a_state() -> None:
+    known = {str(status.value) for status in JobStatus}
+    assert known - set(STATES) == {"Unknown"}
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("Queued", "queued"),
+        ("NotResponding", "running"),
+        ("CancelRequested", "running"),
+        ("Canceled", "cancelled"),
+        ("Unknown", "running"),
+        ("SomethingNew", "running"),
+        (None, "running"),
+    ],
+)
+def test_states(status: str | None, state: str) -> None:
+    assert job_state(status) == state
+
+
+@pytest.mark.parametrize("status", [None, "Completed", "Failed", "Canceled"])
+def test_cancel_of_a_job_that_has_ended_or_is_gone_is_fine(
+    world: World, status: str | None
+) -> None:
+    world.workspace.jobs.store.clear()
+    if status is not None:
+        world.workspace.jobs.store[RUN,] = a_job(RUN, status)
+    cancel_job(world.clients, CANCEL)
+    assert world.workspace.jobs.cancelled == []
+
+
+def test_cancel_asks_and_may_ask_twice(world: World) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running")
+    cancel_job(world.clients, CANCEL)
+    cancel_job(world.clients, CANCEL)
+    assert world.workspace.jobs.cancelled == [RUN, RUN]
+
+
+@pytest.mark.parametrize("status", [400, 404, 409])
+def test_cancel_of_a_job_that_ends_meanwhile_is_fine(world: World, status: int) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running")
+
+    def ended(name: str) -> None:
+        world.workspace.jobs.store[name,].status = "Completed"
+        raise refusal(status, "it has ended")
+
+    world.workspace.jobs.cancel_faults.append(ended)
+    cancel_job(world.clients, CANCEL)
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
+    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running")
+
+    def fail(_: str) -> None:
+        raise refusal(status, "no")
+
+    world.workspace.jobs.cancel_faults.append(fail)
+    with pytest.raises(Exception, match="no"):
+        cancel_job(world.clients, CANCEL)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from handlers.platform.settings import APP_FOLDER, KEEP_DAYS, Connection, Settings
@@ -20,22 +18,10 @@ def test_an_endpoint_alone_is_for_the_managed_identity() -> None:
     assert settings.connection("Bus", "fullyQualifiedNamespace") == Connection(None, "x.net")
 
 
-def test_a_missing_connection_names_both_ways_to_give_it() -> None:
-    with pytest.raises(InvalidSetting, match=r"Bus is missing.*Bus__fullyQualifiedNamespace"):
-        Settings({}).connection("Bus", "fullyQualifiedNamespace")
-
-
 @pytest.mark.parametrize("values", [{}, {"NAME": ""}])
 def test_a_required_setting_must_say_something(values: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting, match="NAME is missing"):
         Settings(values).required("NAME")
-
-
-def test_a_setting_may_be_decided_to_be_empty() -> None:
-    assert Settings({"URL": ""}).decided("URL") == ""
-    assert Settings({"URL": "https://a.example"}).decided("URL") == "https://a.example"
-    with pytest.raises(InvalidSetting, match=r"URL is missing.*to nothing"):
-        Settings({}).decided("URL")
 
 
 @pytest.mark.parametrize("values", [{}, {"PIPELINES_FOLDER": "", "RECORDS_CONTAINER": ""}])
@@ -47,20 +33,6 @@ def test_what_is_not_set_has_its_default(values: dict[str, str]) -> None:
     assert {name: settings.keep_days(name) for name in KEEP_DAYS} == {
         name: default for name, (default, _) in KEEP_DAYS.items()
     }
-
-
-def test_what_is_set_counts() -> None:
-    settings = Settings(
-        {
-            "PIPELINES_FOLDER": "/elsewhere",
-            "RECORDS_CONTAINER": "records",
-            "RECORDS_DATASTORE": "store",
-            "KEEP_COPIES_DAYS": "30",
-        }
-    )
-    assert settings.pipelines_folder == Path("/elsewhere")
-    assert (settings.records_container, settings.records_datastore) == ("records", "store")
-    assert settings.keep_days("KEEP_COPIES_DAYS") == 30
 
 
 @pytest.mark.parametrize("days", ["29", "-40", "30.5", "a month"])

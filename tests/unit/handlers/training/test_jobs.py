@@ -8,17 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from azure.ai.ml._restclient.arm_ml_service.models import JobStatus
 
-from handlers.platform.azure_ml_jobs import STATES, cancel_job, job_state
 from handlers.platform.run_records import request_cancel
 from handlers.training.jobs import get_job, submit_job
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.runs import CancelRequest
-from orchestrations.contracts.training import CancelJob, Capacity, GetJob, Job, SubmitJob
+from orchestrations.contracts.training import Capacity, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.platform.trace_context import run_header
-from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
+from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
@@ -32,7 +30,6 @@ REQUEST = SubmitJob(
     asset=DataAsset(name="digits", version=DATASET.version),
 )
 LOOK = GetJob(job=RUN)
-CANCEL = CancelJob(job=RUN)
 OURS = {"landfall.run": RUN, "landfall.pipeline": "digits"}
 JOB_YML = """\
 type: command
@@ -344,27 +341,6 @@ def test_what_a_job_file_sets_itself_stays(tmp_path: Path) -> None:
     }
 
 
-def test_every_status_of_the_service_has_a_state() -> None:
-    known = {str(status.value) for status in JobStatus}
-    assert known - set(STATES) == {"Unknown"}
-
-
-@pytest.mark.parametrize(
-    ("status", "state"),
-    [
-        ("Queued", "queued"),
-        ("NotResponding", "running"),
-        ("CancelRequested", "running"),
-        ("Canceled", "cancelled"),
-        ("Unknown", "running"),
-        ("SomethingNew", "running"),
-        (None, "running"),
-    ],
-)
-def test_states(status: str | None, state: str) -> None:
-    assert job_state(status) == state
-
-
 def test_get_tells_the_champion_and_the_container_of_the_submission(world: World) -> None:
     tags = OURS | {"landfall.champion": "6", "landfall.results-container": "of-the-submission"}
     world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", tags)
@@ -410,47 +386,6 @@ def test_a_warm_start_gives_the_job_the_champion_as_initial_model(
 def test_get_of_a_deleted_job_is_tried_again(world: World) -> None:
     with pytest.raises(JobFailed, match="it was deleted"):
         get_job(world.clients, LOOK)
-
-
-@pytest.mark.parametrize("status", [None, "Completed", "Failed", "Canceled"])
-def test_cancel_of_a_job_that_has_ended_or_is_gone_is_fine(
-    world: World, status: str | None
-) -> None:
-    if status is not None:
-        world.workspace.jobs.store[RUN,] = a_job(RUN, status, OURS)
-    cancel_job(world.clients, CANCEL)
-    assert world.workspace.jobs.cancelled == []
-
-
-def test_cancel_asks_and_may_ask_twice(world: World) -> None:
-    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
-    cancel_job(world.clients, CANCEL)
-    cancel_job(world.clients, CANCEL)
-    assert world.workspace.jobs.cancelled == [RUN, RUN]
-
-
-@pytest.mark.parametrize("status", [400, 404, 409])
-def test_cancel_of_a_job_that_ends_meanwhile_is_fine(world: World, status: int) -> None:
-    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
-
-    def ended(name: str) -> None:
-        world.workspace.jobs.store[name,].status = "Completed"
-        raise refusal(status, "it has ended")
-
-    world.workspace.jobs.cancel_faults.append(ended)
-    cancel_job(world.clients, CANCEL)
-
-
-@pytest.mark.parametrize("status", [400, 503])
-def test_cancel_that_fails_otherwise_is_told(world: World, status: int) -> None:
-    world.workspace.jobs.store[RUN,] = a_job(RUN, "Running", OURS)
-
-    def fail(_: str) -> None:
-        raise refusal(status, "no")
-
-    world.workspace.jobs.cancel_faults.append(fail)
-    with pytest.raises(Exception, match="no"):
-        cancel_job(world.clients, CANCEL)
 
 
 def test_a_run_is_submitted_with_the_job_file_of_its_configuration(

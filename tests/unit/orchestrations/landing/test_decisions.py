@@ -221,17 +221,6 @@ def test_a_request_without_a_reason_gets_the_run_and_is_told_how_to_ask_again() 
     assert request(zone, "3").outcome == "duplicate"
 
 
-def test_uploads_stay_duplicates_also_after_a_release_of_other_code() -> None:
-    zone = Zone()
-    zone.driver.at(0.0, lambda: zone.put("1.png", "x"))
-    zone.driver.run()
-    zone.release = OTHER
-    zone.put("1.png", "x")
-    zone.driver.run()
-    assert zone.outcomes == ["started", "duplicate"]
-    assert "with a reason" in (zone.batches[1].result.reason or "")
-
-
 def test_a_batch_that_breaks_a_rule_is_held_with_its_numbers() -> None:
     broken = comparison(failed_checks=("files_at_least is 5", "two"), too_little="1 of 2 files")
     decision = decide(DATASET, broken, PIPELINE, has_reason=True)

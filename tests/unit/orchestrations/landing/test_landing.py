@@ -97,13 +97,6 @@ def marked(**settle: Any) -> Zone:
     return Zone(pipeline=with_rules(PIPELINE, settle=settle))
 
 
-def test_a_marker_ends_the_wait() -> None:
-    zone = marked()
-    land(zone, 0.0, marker=2.0)
-    assert zone.batches[0].dataset.frozen_at < START + timedelta(seconds=5)
-    assert (len(zone.trained), zone.listings) == (1, 1)
-
-
 def test_without_its_marker_a_batch_is_overdue_and_trained_on_when_it_comes() -> None:
     zone = marked()
     land(zone, 0.0, 1.0)

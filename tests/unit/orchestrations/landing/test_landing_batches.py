@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrations.contracts.landing import LandingRequest, LandingResult, SettlingZone
+from orchestrations.contracts.landing import LandingRequest, SettlingZone
 from orchestrations.landing.landing import WAKE_UPS_PER_GENERATION
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
@@ -18,73 +18,6 @@ from tests.unit.orchestrations.landing.simulated_zone import UNMARKED, Zone, lan
 
 # To dispatch an activity, run it and process its result takes a second each.
 ACTIVITY = timedelta(seconds=3)
-
-
-def test_what_lands_during_training_is_one_follow_up_run() -> None:
-    zone = Zone()
-    land(zone, 0.0, *(17.0 + number for number in range(8)))
-    assert [batch.dataset.blobs for batch in zone.batches] == [1, 9]
-    assert len(zone.trained) == 2
-
-
-def test_the_same_content_again_starts_nothing_and_names_the_run() -> None:
-    zone = Zone()
-    zone.driver.at(0.0, lambda: zone.put("1.png", "x"))
-    zone.driver.at(500.0, lambda: zone.put("1.png", "x"))
-    zone.driver.run()
-    assert len(zone.trained) == 1
-    first, again = [batch.result for batch in zone.batches]
-    assert (first.outcome, again.outcome) == ("started", "duplicate")
-    assert again.run == first.run
-
-
-def deletions(zone: Zone, count: int) -> None:
-    put_at(zone, *range(15))
-    for number in range(count):
-        # A listing finds the deletion: it raises no event that opens a landing.
-        zone.driver.at(
-            100.0 + 60 * number, lambda number=number: zone.delete(f"{number:07.2f}.png")
-        )
-        zone.driver.at(110.0 + 60 * number, zone.open_landing)
-    zone.driver.run()
-
-
-def test_deletions_alone_start_nothing() -> None:
-    zone = Zone()
-    deletions(zone, 12)
-    assert len(zone.trained) == 1
-    assert zone.outcomes == ["started"] + ["only-deletions"] * 12
-
-
-def test_a_pipeline_may_train_on_deletions() -> None:
-    zone = Zone(
-        pipeline=with_rules(
-            UNMARKED, source={"deletions": "retrain"}, dataset={"maximum_shrink": 1.0}
-        )
-    )
-    deletions(zone, 3)
-    assert len(zone.trained) == 4
-
-
-def test_a_batch_that_shrank_is_held_with_both_numbers_until_it_is_released() -> None:
-    zone = Zone()
-    put_at(zone, *range(15))
-    for number in range(4):
-        zone.driver.at(100.0, lambda number=number: zone.delete(f"{number:07.2f}.png"))
-    land(zone, 101.0)
-    assert zone.outcomes == ["started", "held"]
-    (alert,) = zone.alerts
-    assert (alert.kind, alert.details["blobs"], alert.details["last_trained_blobs"]) == (
-        "batch-held",
-        12,
-        15,
-    )
-    (held,) = zone.held
-    zone.released.add(held.dataset.version)
-    zone.open_landing()
-    zone.driver.run()
-    assert zone.outcomes == ["started", "held", "started"]
-    assert len(zone.trained) == 2
 
 
 def test_a_paused_pipelines_batches_are_held_without_an_alert_until_it_is_resumed() -> None:
@@ -118,22 +51,6 @@ def test_a_run_that_ends_well_begins_the_count_anew() -> None:
     zone.driver.at(100.0, lambda: zone.put("1.png", "b"))
     zone.driver.run()
     assert (zone.outcomes[0], zone.outcomes[-1], zone.data_changed) == ("started", "started", 0)
-
-
-def test_a_run_whose_data_was_refused_is_followed_by_what_is_left() -> None:
-    zone = Zone()
-    put_at(zone, 0.0, 1.0)
-
-    def quarantine() -> None:
-        zone.delete("0000.00.png")
-        zone.contents.clear()
-        zone.contents[zone.trained[0]] = set()  # what is refused is no deletion
-
-    zone.driver.at(30.0, lambda: zone.ends_with.update({"*": "DataRejected"}))
-    zone.driver.at(31.0, quarantine)
-    zone.driver.at(50.0, zone.ends_with.clear)
-    zone.driver.run()
-    assert len(zone.batches) == 2
 
 
 # --- how a landing ends ---------------------------------------------------------------------------
@@ -184,20 +101,6 @@ def test_late_events_reopen_nothing() -> None:
     assert instance.generations == 1
 
 
-def test_a_requested_landing_freezes_at_once_and_looks_for_nothing_more() -> None:
-    zone = Zone()
-    zone.put("1.png", "x", event_after=None)
-    request = LandingRequest(
-        pipeline=zone.pipeline.name, opened_by="request", settled=True, reason="digits_drift"
-    )
-    instance = zone.driver.start("landing", "request-digits-1", request.to_dict())
-    zone.driver.run()
-    assert LandingResult.from_dict(instance.output).outcome == "started"
-    assert zone.listings == 1
-    assert len(zone.trained) == 1
-    assert zone.reasons == ["digits_drift"]
-
-
 def test_a_request_for_a_reason_trains_on_a_zone_that_only_lost_blobs() -> None:
     zone = Zone()
     land(zone, *map(float, range(20)))
@@ -209,25 +112,6 @@ def test_a_request_for_a_reason_trains_on_a_zone_that_only_lost_blobs() -> None:
         zone.driver.start("landing", f"request-digits-{number}", request.to_dict())
         zone.driver.run()
     assert zone.outcomes == ["started", "only-deletions", "started"]
-
-
-def test_an_empty_zone_ends_without_a_claim() -> None:
-    zone = Zone()
-    zone.driver.at(0.0, zone.open_landing)
-    zone.driver.run()
-    assert zone.outcomes == ["empty"]
-    assert not zone.claims
-
-
-def test_a_broken_run_does_not_stop_the_zone() -> None:
-    def broken(_context: Any) -> Generator[Any, Any, Any]:
-        raise RuntimeError("terminated")
-        yield
-
-    zone = Zone(retraining=broken)
-    land(zone, 0.0)
-    assert not zone.driver.instances[landing_instance("digits")].is_live
-    assert zone.driver.instances[landing_instance("digits")].error is None
 
 
 def test_a_run_that_is_handed_over_while_it_waits_for_nodes_frees_the_zone() -> None:

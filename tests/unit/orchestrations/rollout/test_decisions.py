@@ -22,7 +22,6 @@ from orchestrations.rollout.decisions import (
     kind_of,
     main_deployment,
     poll_delay,
-    steps_of,
     traffic_of,
     without,
 )
@@ -72,11 +71,6 @@ def test_what_a_rollback_sets_never_names_the_new_deployment(
     left = without(found, removed)
     assert removed not in left.traffic
     assert sum(left.traffic.values()) == (100 if len(found.traffic) > 1 else 0)
-
-
-def test_without_live_traffic_there_is_only_the_last_step() -> None:
-    assert steps_of(DEPLOY, LIVE) == STEPS
-    assert steps_of(DEPLOY, EndpointTraffic()) == STEPS[-1:]
 
 
 GUARDS = Guards(error_rate=0.02, latency_p95_ms=400, minimum_requests=10)

@@ -190,19 +190,6 @@ def test_a_failed_smoke_test_is_rolled_back(make: Callable[..., Endpoint]) -> No
     assert [each for _, each in endpoint.set_to] == [EndpointTraffic(traffic={"model-1": 100})]
 
 
-def test_a_batch_deployment_is_the_default_after_its_smoke_job() -> None:
-    endpoint = batch_endpoint()
-    assert endpoint.roll_out().state == "finished"
-    ((at, traffic),) = endpoint.set_to
-    assert traffic == EndpointTraffic(traffic={NEW: 100})
-    assert endpoint.smoked_at is not None
-    assert at >= endpoint.smoked_at + 600
-    assert at + 6 * 3600 <= endpoint.seconds < at + 7 * 3600, "the old one is kept for its time"
-    assert endpoint.deployments == {NEW}
-    assert endpoint.notified == ["deploying", "deployed"]
-    assert [(each.outcome, each.serving) for each in endpoint.outcomes] == [("live", NEW)]
-
-
 WATCHED = BATCH.model_copy(update={"bake_minutes": 24 * 60})
 
 
@@ -250,29 +237,3 @@ def test_a_person_rolls_back(make: Callable[[], Endpoint], at: float) -> None:
     assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
     assert endpoint.deployments == {"model-1"}
     assert endpoint.outcomes[-1].serving == "model-1"
-
-
-def test_an_outage_of_the_endpoint_only_delays_a_rollback() -> None:
-    endpoint = Endpoint(outages={"set_traffic": (2000, 4 * 3600)})
-    endpoint.decide(2100, "rollback", 1)
-    assert endpoint.roll_out().state == "rolled_back"
-    assert endpoint.set_to[-2][1].traffic[NEW] == 10
-    assert endpoint.set_to[-1][0] >= 4 * 3600
-    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})
-
-
-def test_an_outage_of_the_metrics_does_not_take_a_live_model_back() -> None:
-    baked = timedelta(minutes=30 + 60 + 60 + 30).total_seconds()
-    outage = (baked, baked + timedelta(hours=6).total_seconds())
-    endpoint = Endpoint(outages={"observe_rollout": outage})
-    assert endpoint.roll_out().state == "finished"
-    assert endpoint.traffic == EndpointTraffic(traffic={NEW: 100})
-    assert endpoint.deployments == {NEW}
-
-
-def test_a_rollback_never_sets_the_new_deployment_again() -> None:
-    found = EndpointTraffic(traffic={"model-1": 90, NEW: 10})
-    endpoint = Endpoint(observe=failing_with_traffic, traffic=found)
-    endpoint.deployments.add(NEW)
-    assert endpoint.roll_out().state == "rolled_back"
-    assert endpoint.traffic == EndpointTraffic(traffic={"model-1": 100})

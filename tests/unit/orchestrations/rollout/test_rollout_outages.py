@@ -71,17 +71,6 @@ def test_an_outage_never_takes_a_healthy_model_back(
     assert {each.outcome for each in endpoint.outcomes} == {"live"}
 
 
-@pytest.mark.parametrize("make", [Endpoint, batch_endpoint])
-def test_an_outage_of_everything_only_delays(make: Callable[..., Endpoint]) -> None:
-    undisturbed = make()
-    undisturbed.roll_out()
-    ends = 5 * HOUR
-    endpoint = make(outages={name: (30.0, ends) for name, _ in ACTIVITIES})
-    assert endpoint.roll_out().state == "finished"
-    assert endpoint.seconds <= undisturbed.seconds + ends + 15 * 60
-    assert [each for _, each in endpoint.set_to] == [each for _, each in undisturbed.set_to]
-
-
 def test_while_nothing_is_known_the_traffic_stays_and_operators_are_alerted_once() -> None:
     endpoint = Endpoint(outages={"observe_rollout": (BAKING, BAKING + 3 * DAY)})
     endpoint.start()

@@ -8,7 +8,7 @@ from typing import Any
 from handlers.training.retries import start_attempt
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.capacity import Admitted, NodesReturned, RequestNodes
-from orchestrations.contracts.runs import CancelRequest, RunCost, RunStatus
+from orchestrations.contracts.runs import RunCost, RunStatus
 from orchestrations.contracts.training import JobState, RunInput
 from orchestrations.errors import QuotaExceeded
 from orchestrations.platform.waiting import FIRST_NODES_DELAY, LAST_DELAY, NODES_GENERATION
@@ -73,29 +73,6 @@ def busy_for(seconds: float, **more: Any) -> ClusterWithQueue:
 
 def states(instance: Any) -> list[str]:
     return [state for state, _ in itertools.groupby(each["state"] for each in instance.statuses)]
-
-
-def test_a_run_that_is_admitted_at_once_never_waits() -> None:
-    cluster = ClusterWithQueue(QUICK)
-    instance = cluster.start(pipeline=IN_A_QUEUE)
-    status = RunStatus.from_dict(instance.output)
-    assert status.state == "succeeded"
-    assert status.cost == COST
-    assert "waiting_for_nodes" not in states(instance)
-    (request,) = cluster.requests("request_nodes")
-    assert (request.run, request.queue) == (RUN, "vision")
-    assert [each.cluster for each in request.options] == ["spot", "dedicated"]
-    (capacity,) = cluster.requests("ensure_capacity")
-    assert [each.cluster for each in capacity.options] == ["spot"]
-
-
-def test_without_a_queue_nothing_is_asked_and_nothing_given_back() -> None:
-    cluster = Cluster(QUICK)
-    status = cluster.run()
-    assert status.cost is None
-    assert "cost" not in status.to_dict()
-    assert not cluster.requests("request_nodes")
-    assert not cluster.requests("return_nodes")
 
 
 def test_a_run_waits_and_asks_again_by_itself() -> None:
@@ -198,23 +175,6 @@ def test_a_waiting_run_is_superseded_by_a_newer_dataset_which_takes_its_place() 
     assert (given.run, given.heir) == (RUN, "digits-ffffffffffffffff-1")
     assert cluster.told == ["superseded"]
     assert not cluster.requests("submit_job")
-
-
-def test_a_run_is_cancelled_while_it_waits_and_gives_up_its_place() -> None:
-    cluster = ClusterWithQueue(QUICK, free_after=10_000)
-    request = CancelRequest(by="ada", reason="wrong upload")
-
-    def cancel() -> None:
-        cluster.cancel = request
-
-    cluster.driver.at(100, cancel)
-    cluster.wake_at(100)
-    status = cluster.run(pipeline=IN_A_QUEUE)
-    assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
-    assert (status.since - START).total_seconds() < 102
-    assert not cluster.requests("submit_job")
-    assert len(cluster.requests("return_nodes")) == 1
-    assert cluster.told == ["cancelled"]
 
 
 def test_a_wait_past_its_limit_is_a_failed_attempt() -> None:

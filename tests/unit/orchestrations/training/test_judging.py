@@ -18,16 +18,14 @@ from orchestrations.contracts.manifest import (
     decode_line,
     with_copies,
 )
-from orchestrations.contracts.training import Job, RunInput, SubmitJob
+from orchestrations.contracts.training import Job, RunInput
 from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded, TransientError
 from orchestrations.names import batch_id, run_id
 from orchestrations.platform.activities import (
-    FAILURE_KEY,
     FAULT_MARK,
     describe,
     fault_text,
     parse_fault,
-    parse_outcome,
     retry_delay,
 )
 from orchestrations.platform.waiting import (
@@ -162,16 +160,6 @@ def test_a_fault_is_read_as_a_host_words_it() -> None:
         error = parse_fault(text)
         assert type(error) is TransientError
         assert "Stack" not in str(error)
-
-
-def test_an_error_that_is_not_ours_may_pass() -> None:
-    assert not describe(ConnectionError("reset")).permanent
-
-
-def test_a_refusal_is_raised_again_as_what_it_was() -> None:
-    outcome = {FAILURE_KEY: describe(QuotaExceeded("no compute option fits")).to_dict()}
-    with pytest.raises(QuotaExceeded, match="no compute option fits"):
-        parse_outcome(SubmitJob, outcome)
 
 
 @given(st.integers(0, 1_000_000))

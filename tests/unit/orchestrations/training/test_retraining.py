@@ -186,26 +186,6 @@ def test_a_failed_job_comes_back_with_the_policys_delay(attempt: int, delay: flo
     assert record.next_attempt_at == status.since + timedelta(seconds=delay)
 
 
-def test_the_last_attempt_is_dead_lettered() -> None:
-    cluster = Cluster(FAILING, results=left({}), job_error="again")
-    status = cluster.run(attempt=3)
-    assert status.state == "failed"
-    assert not cluster.requests("schedule_retry")
-    (letter,) = cluster.requests("dead_letter")
-    assert (letter.run, letter.failure.message) == (status.id, "again")
-    assert cluster.told[-1] == "failed"
-
-
-def test_refused_data_is_quarantined_and_never_tried_again() -> None:
-    failure = Failure(type="DataRejected", message="60 of 660 files are no images", permanent=True)
-    cluster = Cluster(FAILING, results=left({}, failure=failure, bad_files=60))
-    status = cluster.run()
-    assert status.state == "rejected"
-    assert status.error == failure
-    assert len(cluster.requests("quarantine_files")) == 1
-    assert len(cluster.requests("dead_letter")) == 1
-
-
 # Obstacle → changes of the workspace, error of the run, and whether the job is cancelled.
 IN_THE_WAY: dict[str, tuple[dict[str, Any], str, bool]] = {
     "no quota": (
@@ -316,15 +296,6 @@ def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> Non
     assert not cluster.requests("schedule_retry")
 
 
-def test_a_request_to_cancel_reaches_the_job() -> None:
-    cluster = Cluster([(0, "queued"), (10, "running")])
-    cluster.cancel_at(20, CancelRequest(by="ada", reason="wrong upload"))
-    status = cluster.run()
-    assert (status.state, status.reason) == ("cancelled", "cancelled by ada: wrong upload")
-    assert cluster.requests("cancel_job") == [CancelJob(job=status.id)]
-    assert cluster.told == ["started", "cancelled"]
-
-
 @pytest.mark.parametrize(("state", "limit"), [("queued", 600), ("running", 7200)])
 def test_a_state_past_its_limit_ends_the_job_and_is_retried(state: JobState, limit: float) -> None:
     cluster = Cluster([(0, state)])
@@ -356,14 +327,6 @@ def test_events_that_come_while_nobody_waits_do_not_make_it_spin() -> None:
     last_told = START + timedelta(seconds=2)
     looks_afterwards = [moment for moment in cluster.looks if moment > last_told]
     assert len(looks_afterwards) < 5
-
-
-def test_a_later_attempt_that_is_overtaken_costs_no_job() -> None:
-    first, second = (Cluster(QUICK, superseded_by="digits-newer-1") for _ in range(2))
-    assert (first.run().state, second.run(attempt=2).state) == ("succeeded", "superseded")
-    assert not first.requests("check_superseded")
-    assert not second.requests("submit_job")
-    assert second.told == ["superseded"]
 
 
 def test_a_later_attempt_takes_a_later_rung_and_the_last_one_repeats() -> None:
