@@ -33,7 +33,7 @@ from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
-from orchestrations.landing.decisions import Hold, decide
+from orchestrations.landing.decisions import Hold, checks_before_training, decide
 from orchestrations.landing.freezing import freeze
 from orchestrations.landing.settling import (
     Wait,
@@ -79,8 +79,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        starts another run only for a request with a new reason or other code, or after a cancelled
        run, never because it lands again.
     7. Record how the batch ended.
-    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
-       in parallel with 7, and continues if the record cannot be written. What lands meanwhile is
+    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It first checks
+       the data by jobs, if the pipeline has such checks; they may hold the batch. It begins in
+       parallel with 7, and continues if the record cannot be written. What lands meanwhile is
        one follow-up batch, so that a zone trains one run at a time. A run that has waited for
        nodes for most of an hour goes on by itself (`finding_capacity`), and the landing continues
        with 9: new data must not wait for nodes. A newer batch then takes that run's place in the
@@ -156,6 +157,8 @@ class _Batch:
         """Of the last freeze."""
         self.overtaken = False
         self.data_changed_in_a_row = 0
+        self.base: str | None = None
+        """The last trained version, if a check may end this batch's run."""
         self.first_attempt: RunRequest | None = None
 
     def announce(self, phase: LandingPhase, run: str | None = None) -> None:
@@ -274,6 +277,7 @@ class _Batch:
             CompareBatch(pipeline=self.pipeline, configuration=rules, dataset=dataset),
         )
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
+        self.base = comparison.base
         has_reason = self.request.reason is not None
         decision = decide(dataset, comparison, self.configuration.pipeline, has_reason=has_reason)
         if decision == "ignore":
@@ -281,7 +285,7 @@ class _Batch:
         if isinstance(decision, Hold):
             yield from self.hold(dataset, decision, comparison)
             return self.result("held", dataset=dataset)
-        return (yield from self.claim(dataset, self.configuration))
+        return (yield from self.claim(dataset, self.configuration, comparison))
 
     def conclude(self, dataset: Dataset, result: LandingResult) -> Generator[Any, Any, bool]:
         """Steps 7 and 8; True if a follow-up batch is needed, see `train`."""
@@ -296,6 +300,7 @@ class _Batch:
                 result=result,
                 trace=self.request.trace,
                 concluded_at=self.context.current_utc_datetime if self.traceparent else None,
+                base=self.base,
             ),
         )
         if self.first_attempt is not None:
@@ -329,9 +334,11 @@ class _Batch:
             yield from self.alert("batch-held", decision.reason, details=details)
 
     def claim(
-        self, dataset: Dataset, configuration: Configuration
+        self, dataset: Dataset, configuration: Configuration, comparison: BatchComparison
     ) -> Generator[Any, Any, LandingResult]:
         """Step 6, with the configuration in force at the freeze."""
+        has_reason = self.request.reason is not None
+        checks = checks_before_training(comparison, configuration.pipeline, has_reason=has_reason)
         request = RunRequest(
             pipeline=configuration.pipeline,
             dataset=dataset,
@@ -339,11 +346,18 @@ class _Batch:
             receiver=self.request.receiver,
             configuration=configuration.hash,
             reason=self.request.reason,
+            checks=checks,
+            base=comparison.base if checks else None,
             traceparent=self.traceparent,
         )
         claim = yield from call(
             self.context,
-            ClaimDataset(request=request, batch=self.id, opened_by=self.request.opened_by),
+            ClaimDataset(
+                request=request,
+                batch=self.id,
+                opened_by=self.request.opened_by,
+                released=comparison.released and len(configuration.pipeline.jobs) > 1,
+            ),
         )
         if claim.batch != self.id:
             return self.result("duplicate", dataset=dataset, run=claim.run, reason=claim.why_not)
