@@ -256,6 +256,14 @@ class Notifications(Section):
     webhooks: list[Webhook] = Field(default=[])
 
 
+SECTIONS: Mapping[Stage, tuple[str, ...]] = {
+    "data-check": ("checks",),
+    "champion-check": ("champion_check",),
+    "training": (),
+}
+"""Where `pipeline.yml` has the keys `job` and `compute` of a stage."""
+
+
 class Pipeline(Section):
     """One pipeline."""
 

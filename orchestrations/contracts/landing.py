@@ -26,6 +26,8 @@ BatchOutcome = Literal[
     "not-deployed",
 ]
 HoldReason = Literal["shrunk", "data-changed", "check-failed", "little-change", "paused"]
+MEND_OR_RELEASE = "mend the data, or release the batch if it is meant so"
+"""What ends a hold of a failed check, for people."""
 LandingAlert = Literal[
     "landing-overdue", "manifest-invalid", "batch-held", "landing-failed", "pipeline-not-deployed"
 ]

@@ -21,7 +21,12 @@ from typing import Literal
 from orchestrations.configuration.checks import CheckStage
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import BatchComparison, ClaimDataset, HoldReason
+from orchestrations.contracts.landing import (
+    MEND_OR_RELEASE,
+    BatchComparison,
+    ClaimDataset,
+    HoldReason,
+)
 from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
@@ -86,8 +91,7 @@ def _why_held(
     if comparison.failed_checks:
         return Hold(
             "check-failed",
-            f"{'; '.join(comparison.failed_checks)}: mend the data, or release the batch if it is "
-            "meant so",
+            f"{'; '.join(comparison.failed_checks)}: {MEND_OR_RELEASE}",
         )
     little = None if has_reason else comparison.too_little
     if little is None or _is_old(dataset, comparison, pipeline):

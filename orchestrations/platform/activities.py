@@ -24,6 +24,7 @@ from azure.durable_functions import DurableOrchestrationContext
 from orchestrations.configuration.pipeline import Retry
 from orchestrations.contracts import (
     capacity,
+    checked,
     datasets,
     landing,
     notifications,
@@ -43,17 +44,7 @@ FAULT_MARK = "landfall-failure: "
 
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
-    modules = (
-        capacity,
-        datasets,
-        training,
-        landing,
-        training,
-        notifications,
-        rollouts,
-        training,
-        runs,
-    )
+    modules = (capacity, checked, datasets, landing, notifications, rollouts, runs, training)
     for module in modules:
         for each in vars(module).values():
             is_request = isinstance(each, type) and issubclass(each, ActivityRequest)

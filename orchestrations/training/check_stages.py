@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrations.contracts.checked import Checked, EndByCheck
 from orchestrations.contracts.datasets import CheckSuperseded, DataAsset
-from orchestrations.contracts.landing import AlertOperators, HoldBatch
+from orchestrations.contracts.landing import MEND_OR_RELEASE, AlertOperators, HoldBatch
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import AwaitingNodes, Job, Results, RunInput
 from orchestrations.names import alert_id, landing_instance
@@ -63,8 +63,9 @@ def _hold(run: RunProgress, verdict: Checked, batch: str) -> Generator[Any, Any,
     """Hold the batch until a person releases it, and alert operators with what failed."""
     pipeline, dataset = run.request.pipeline.name, run.request.dataset
     reason = "check-failed"
+    message = f"{verdict.message} (run {run.id}): {MEND_OR_RELEASE}"
     hold = HoldBatch(
-        pipeline=pipeline, batch=batch, dataset=dataset, reason=reason, message=verdict.message
+        pipeline=pipeline, batch=batch, dataset=dataset, reason=reason, message=message
     )
     yield from call(run.context, hold)
     landing = landing_instance(pipeline, dataset.partition)
@@ -77,7 +78,7 @@ def _hold(run: RunProgress, verdict: Checked, batch: str) -> Generator[Any, Any,
             "landing": landing,
             "dataset_version": dataset.version,
             "reason": reason,
-            "message": verdict.message,
+            "message": message,
             "blobs": dataset.blobs + dataset.quarantined,
             "run": run.id,
             "report": verdict.report,
