@@ -1,4 +1,4 @@
-"""`pipelines/digits-checked`: a batch waits, is found unnecessary, is held by its data check, trains.
+"""`pipelines/digits-checked`: batches wait, are not needed, are held by a data check, and train.
 
 Every successful activity runs twice, as after the loss of a worker.
 """
