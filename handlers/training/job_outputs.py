@@ -200,7 +200,8 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         checked = _read_checks(clients, request)
     elif (text := _read(clients, request, METRICS_FILE)) is not None:
         metrics = parse_metrics(text, _where(METRICS_FILE, request))
-    record = results_record(request.run, request.stage)
+    # An error is where `quarantine_files` looks. What a check leaves must not replace the metrics.
+    record = results_record(request.run, request.stage if request.completed else "training")
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
     if checked is not None:
         document |= {"checked": checked.to_dict()}

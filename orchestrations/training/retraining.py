@@ -224,7 +224,7 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
             stage=stage,
         ),
     )
-    if stage == "training":
+    if stage == "training" or job.state == "failed":
         run.update(metrics=results.metrics or None, results=results.record)
     if results.cancel is not None:
         run.advance("run_cancelled", reason=_cancelled_by(results.cancel))

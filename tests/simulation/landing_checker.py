@@ -92,6 +92,10 @@ def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
         is_held = batch.result.outcome == "held"
         holds[zone] += is_held and zone not in held
         (held.add if is_held else held.discard)(zone)
+    for run in evidence.runs.values():
+        request = evidence.requests[run.id]
+        zone = landing_instance(request.pipeline.name, request.dataset.partition)
+        holds[zone] += run.state == "held"
     released = sum(isinstance(each, Release) for each in evidence.world.story.items)
     alerts = Counter((each["landing"], each["reason"]) for each in _held_alerts(evidence))
     for (zone, reason), count in alerts.items():
