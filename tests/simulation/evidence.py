@@ -30,6 +30,8 @@ from tests.simulation.world import World
 from tests.unit.orchestrations.examples import version_of
 
 Partition = str | None
+MANIFEST_DEPTH = 3
+"""Slashes in the name of a version's manifest; one of new files lies deeper."""
 
 
 @dataclass
@@ -299,7 +301,7 @@ class Evidence:
         return {
             blob.name.split("/")[2]: [decode_line(line) for line in blob.content.splitlines()]
             for blob in container.below(prefix)
-            if blob.name.endswith("/manifest.jsonl")
+            if blob.name.endswith("/manifest.jsonl") and blob.name.count("/") == MANIFEST_DEPTH
         }
 
     def manifest(self, version: str) -> list[ManifestLine]:

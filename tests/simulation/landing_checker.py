@@ -20,7 +20,7 @@ from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
-from tests.simulation.story import CallFault, Release, Terminate, TerminateAfter
+from tests.simulation.story import HOUR, CallFault, Release, Terminate, TerminateAfter
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import Failure
 
@@ -147,13 +147,20 @@ def training_waits_for_its_checks(evidence: Evidence) -> Iterator[str]:
 
 def failed_checks_hold_and_alert(evidence: Evidence) -> Iterator[str]:
     """A run ends as held exactly if its data check failed, and operators are told."""
-    alerted = {each["landing"] for each in _held_alerts(evidence)}
+    alerted: dict[str, float] = {}
+    for alert in evidence.alerts:
+        if alert.subject == "batch-held":
+            at = (alert.enqueued_at - START).total_seconds()
+            alerted.setdefault(evidence.data_of(alert)["landing"], at)
     failed = {life.run for life in evidence.world.cluster.lives.values() if life.passed is False}
     for run in evidence.runs.values():
         request = evidence.requests[run.id]
         landing = landing_instance(request.pipeline.name, request.dataset.partition)
-        if run.state == "held" and (run.id not in failed or landing not in alerted):
-            yield f"{run.id} is held: failed {run.id in failed}, alert {landing in alerted}"
+        ended = (run.instance.last_updated_at - START).total_seconds()
+        told = alerted.get(landing, evidence.world.scheduler.time())
+        is_late = told - ended > HOUR + excused(evidence, ended, told, SERVICES_OF_ALERTS)
+        if run.state == "held" and (run.id not in failed or is_late):
+            yield f"{run.id} is held: failed {run.id in failed}, alert at {told:.0f} s"
         if run.state == "succeeded" and run.id in failed:
             yield f"{run.id} has trained, and a check had ended it"
 

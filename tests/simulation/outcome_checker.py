@@ -73,7 +73,7 @@ def work_is_resumed(evidence: Evidence) -> Iterator[str]:
     """What was trained on before a node was lost is not trained on again."""
     reached: dict[str, float] = {}
     for life in evidence.world.cluster.lives.values():
-        training = life.checkpoints  # of all attempts of a round of training
+        training = life.name.rpartition("-")[0]  # all attempts of a round of training
         for resumed_from, worked in life.worked:
             known = reached.get(training, 0.0)
             if resumed_from < known:

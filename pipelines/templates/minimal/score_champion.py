@@ -22,10 +22,11 @@ options = parser.parse_args()
 model = load_file(options.champion / "model.safetensors")
 right = []
 for line in (options.manifest / "manifest.jsonl").read_text("utf-8").splitlines():
-    path = Path(json.loads(line)["path"])
-    with Image.open(options.data / path) as image:
+    entry = json.loads(line)
+    # `file` is the copy of the blob, if dataset.freeze is copy
+    with Image.open(options.data / (entry.get("file") or entry["path"])) as image:
         pixels = np.asarray(image.convert("L").resize((SIZE, SIZE)), np.float32).ravel() / 255
     nearest = min(model, key=lambda n, x=pixels: np.square(model[n] - x).sum())
-    right.append(nearest == path.parent.name)
+    right.append(nearest == Path(entry["path"]).parent.name)
 options.output_dir.mkdir(parents=True, exist_ok=True)
 (options.output_dir / "metrics.json").write_text(json.dumps({"accuracy": float(np.mean(right))}))
