@@ -20,6 +20,7 @@ from orchestrations.landing.decisions import (
     DATA_CHANGED_LIMIT,
     Hold,
     LastRound,
+    checks_before_training,
     decide,
     why_no_further_round,
 )
@@ -93,6 +94,30 @@ def test_what_a_person_released_is_trained_on() -> None:
         released=True,
     )
     assert decide(DATASET, everything, PIPELINE) == "train"
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_reason", "checks"),
+    [
+        ({"new_share": 0.2}, False, ("data-check", "champion-check")),
+        ({"new_share": 0.6}, False, ("data-check",)),
+        ({"new_share": 0.0}, False, ("data-check",)),
+        ({}, False, ("data-check",)),
+        ({"new_share": 0.2}, True, ("data-check",)),
+        ({"new_share": 0.2, "released": True}, False, ()),
+    ],
+)
+def test_what_is_checked_before_the_training(
+    changes: dict[str, Any],
+    has_reason: bool,  # noqa: FBT001 - a parameter
+    checks: tuple[str, ...],
+) -> None:
+    cheap = [{"cluster": "cheap", "size": "D2", "nodes": 1}]
+    job: dict[str, Any] = {"job": "job.yml", "compute": cheap}
+    rules = with_rules(PIPELINE, checks=job, champion_check={**job, "new_data_share_at_most": 0.5})
+    found = checks_before_training(comparison(**changes), rules, has_reason=has_reason)
+    assert found == checks
+    assert checks_before_training(comparison(**changes), PIPELINE, has_reason=has_reason) == ()
 
 
 def asked(
