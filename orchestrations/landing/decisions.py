@@ -6,7 +6,7 @@ on again if
 - a request has a new reason: the signal of a monitor, or a request over the API that gives one;
 - a request finds another configuration than the last round's (`pipeline.yml`, `job.yml` or code);
 - a request or a person's release finds that the last round was cancelled;
-- a person has released it, and a check had ended the last round.
+- a check had ended the last round, and a person has released it, or the files are others now.
 
 Everything else is a duplicate: uploads of the same content, and requests that change nothing. A
 request is the same one, and gets the same round, however often its landing is started.
@@ -157,12 +157,13 @@ def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:
     how = f"to train on it again, request a run of {pipeline} with a reason"
     is_released = asked.released or asked.opened_by == "release"
     was_cancelled = last.state == "cancelled" and asked.opened_by in ("request", "release")
-    if was_cancelled or (is_released and last.ended_by is not None):
+    known = None not in (asked.request.configuration, last.configuration)
+    has_other_files = known and asked.request.configuration != last.configuration
+    if was_cancelled or (last.ended_by is not None and (is_released or has_other_files)):
         return None
     if asked.opened_by != "request":
         return f"{trained}: {how}"
-    known = None not in (asked.request.configuration, last.configuration)
-    if known and asked.request.configuration != last.configuration:
+    if has_other_files:
         return None
     if asked.request.reason is None:
         return (

@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 
 import pandas as pd
-import pandera.pandas as pa
+import pandera.pandas as pa  # pyright: ignore[reportMissingImports]
 
 SCHEMA = pa.DataFrameSchema(
     {
         "label": pa.Column(nullable=False),  # another: pa.Column(float, pa.Check.in_range(0, 120))
     },
-    checks=pa.Check(lambda table: ~table.duplicated(), name="no_duplicate_rows"),
+    checks=pa.Check(lambda rows: ~rows.duplicated(), name="no_duplicate_rows"),  # pyright: ignore
 )
 RULES_TOLD = 50
 

@@ -96,6 +96,14 @@ def test_what_a_person_released_is_trained_on() -> None:
     assert decide(DATASET, everything, PIPELINE) == "train"
 
 
+def test_what_a_check_has_ended_begins_again_when_it_is_released_or_the_files_are_others() -> None:
+    last = LastRound(run="r-1", state="held", configuration=SAME, ended_by="data-check")
+    again = asked("event")
+    assert why_no_further_round(again, last) is not None
+    assert why_no_further_round(asked("event", files=OTHER), last) is None
+    assert why_no_further_round(again.model_copy(update={"released": True}), last) is None
+
+
 @pytest.mark.parametrize(
     ("changes", "has_reason", "checks"),
     [
