@@ -15,7 +15,7 @@ SCHEMA = pa.DataFrameSchema(
     {
         "label": pa.Column(nullable=False),  # another: pa.Column(float, pa.Check.in_range(0, 120))
     },
-    checks=pa.Check(lambda rows: ~rows.duplicated(), name="no_duplicate_rows"),  # pyright: ignore
+    checks=pa.Check(lambda rows: ~rows.duplicated(), name="no_duplicate_rows"),  # pyright: ignore[reportUnknownLambdaType]
 )
 RULES_TOLD = 50
 
