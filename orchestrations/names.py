@@ -74,6 +74,16 @@ def run_id(pipeline: str, training: str, attempt: int) -> str:
     return f"{pipeline}-{training}-{attempt}"
 
 
+def stage_job(run: str, stage: str) -> str:
+    """The Azure ML job of a stage of a run; a run's id has no underscore. Training has its name."""
+    return run if stage == "training" else f"{run}_{stage}"
+
+
+def run_of_job(job: str) -> str:
+    """The run whose stage has a job; also of its place in a queue, which has the job's name."""
+    return job.partition("_")[0]
+
+
 def smoke_job(endpoint: str, deployment: str, attempt: int = 0) -> str:
     """The scoring job that tests a new deployment of a batch endpoint."""
     return f"smoke-{endpoint}-{deployment}{_numbered(attempt)}"
@@ -105,9 +115,19 @@ def claim_record(pipeline: str, training: str) -> str:
     return f"dataset-claims/{pipeline}/{training}.json"
 
 
-def results_record(run: str) -> str:
+def results_record(run: str, stage: str = "training") -> str:
     """The blob in the records container with the full metrics or error of a run's job."""
-    return f"runs/{run}/results.json"
+    return f"runs/{run}/{'results' if stage == 'training' else stage}.json"
+
+
+def ended_by_check_record(pipeline: str, training: str) -> str:
+    """The record that a check has ended a round of training (`training_name`)."""
+    return f"ended-by-check/{pipeline}/{training}.json"
+
+
+def new_files_folder(manifest_path: str, base: str) -> str:
+    """The folder of the manifest of the files that a version has and an earlier one has not."""
+    return f"{manifest_path}/new-since-{base}"
 
 
 def notification_id(run: str, kind: str) -> str:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 from typing import Any, get_args
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -31,7 +31,12 @@ from orchestrations.contracts.landing import (
     LastBatch,
     RecordBatch,
 )
-from orchestrations.contracts.outcomes import rule_of_batch, rule_of_hold, rule_of_trouble
+from orchestrations.contracts.outcomes import (
+    BatchRule,
+    rule_of_batch,
+    rule_of_hold,
+    rule_of_trouble,
+)
 from orchestrations.names import REQUEST_PREFIX, landing_instance, partition_of_landing
 
 _FOLDER = "held/"
@@ -40,6 +45,8 @@ _HISTORY = "batches"
 _LAST = "last-batches"
 # A blob is in the first batch that was frozen after its last change, or in one of the next few.
 BATCHES_SEARCHED = 20
+# A run may be superseded while it is checked, so that one is not enough.
+TRAINED_BEFORE = 3
 
 
 def hold_name(pipeline: str, key: str | None) -> str:
@@ -98,10 +105,13 @@ def held_zones(clients: Clients) -> Mapping[str, frozenset[str]]:
 
 
 def end_hold(clients: Clients, pipeline: str, partition: str | None, *, until: datetime) -> None:
-    """Delete the record of a zone's hold, unless its batch was frozen after `until`."""
+    """Delete the record of a zone's hold, unless its batch was frozen at `until` or later.
+
+    A batch that was started does not end its own hold, which a check may have begun meanwhile.
+    """
 
     def is_newer(document: Any) -> bool:
-        return HeldBatch.from_dict(document).dataset.frozen_at > until
+        return HeldBatch.from_dict(document).dataset.frozen_at >= until
 
     record_store.delete(clients.records, hold_name(pipeline, partition), unless=is_newer)
 
@@ -122,6 +132,7 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
             dataset=dataset,
             marker_at=request.marker_at,
             last_trained=dataset if rule.is_trained else last and last.last_trained,
+            trained_before=() if last is None else _trained_before(last, request, rule),
             data_changed_in_a_row=0 if last is None else last.data_changed_in_a_row,
         )
 
@@ -140,6 +151,19 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
     clients.telemetry.send(of_batch(request))
     clients.telemetry.record(metrics.of_batch(request))
     return Done()
+
+
+def _trained_before(last: LastBatch, request: RecordBatch, rule: BatchRule) -> tuple[Dataset, ...]:
+    """What counts as trained before the batch: the version that it was compared with comes first.
+
+    Between that and the last trained one are only batches whose training a check has ended.
+    """
+    known = () if last.last_trained is None else (last.last_trained, *last.trained_before)
+    if not rule.is_trained or (known and known[0].version == request.dataset.version):
+        return last.trained_before
+    if request.base is None:
+        return ()
+    return tuple(dropwhile(lambda it: it.version != request.base, known))[:TRAINED_BEFORE]
 
 
 @activity

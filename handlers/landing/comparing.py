@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from handlers.landing.batch_records import hold_name, last_batch, read_hold
+from handlers.landing.dataset_claims import find_end_by_check
 from handlers.landing.differences import compare_versions
 from handlers.landing.holding import is_released, read_pause
 from handlers.platform.activity_adapter import activity
@@ -13,7 +15,7 @@ from handlers.platform.configuration.configurations import deployed_pipeline, re
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
-from orchestrations.contracts.landing import BatchComparison, CompareBatch
+from orchestrations.contracts.landing import BatchComparison, CompareBatch, LastBatch
 from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.errors import InvalidPipeline
 from orchestrations.landing.checking import failed_checks, too_little
@@ -29,7 +31,11 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     """
     dataset = request.dataset
     last = last_batch(clients, request.pipeline, dataset.partition)
-    trained = None if last is None else last.last_trained
+    rules = None
+    if request.configuration is not None:
+        rules = read_pipeline(clients, request.pipeline, request.configuration)
+    has_jobs = rules is not None and len(rules.jobs) > 1
+    trained = _last_trained(clients, request.pipeline, last, may_be_first=has_jobs)
     pause = read_pause(clients, request.pipeline)
     comparison = BatchComparison(
         last_trained_blobs=None if trained is None else trained.blobs + trained.quarantined,
@@ -40,25 +46,49 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     )
     if trained is not None and trained.version == dataset.version:
         return comparison
-    rules = None
-    if request.configuration is not None:
-        rules = read_pipeline(clients, request.pipeline, request.configuration)
     base = None if trained is None else trained.version
     pipeline = rules or _deployed(clients, request.pipeline)
     source = None if pipeline is None else pipeline.source
     difference = compare_versions(clients, request.pipeline, source, base, dataset.version)
     checks = None if rules is None else rules.checks
     minimum = None if rules is None else rules.settle.minimum_change
+    failed = () if checks is None else failed_checks(checks, difference)
+    jobs: dict[str, Any] = {}
+    if has_jobs:
+        new, blobs = difference.added.blobs + difference.changed.blobs, difference.after.blobs
+        jobs = {"base": base, "new_share": new / blobs if base is not None and blobs else None}
+        failed += _failed_before(clients, request)
     return comparison.model_copy(
         update={
+            **jobs,
             "only_deletions": trained is not None
             and is_only_deletions(trained, dataset, difference),
             "difference": None if trained is None else str(difference),
-            "failed_checks": () if checks is None else failed_checks(checks, difference),
+            "failed_checks": failed,
             "too_little": None if minimum is None else too_little(minimum, difference),
             "waiting_since": None if minimum is None else _waiting_since(clients, request),
         }
     )
+
+
+def _last_trained(
+    clients: Clients, pipeline: str, last: LastBatch | None, *, may_be_first: bool
+) -> Dataset | None:
+    """The last batch that was trained on: not one whose training a check has ended since."""
+    if last is None or last.last_trained is None:
+        return None
+    if not last.trained_before and not may_be_first:
+        return last.last_trained
+    known = (last.last_trained, *last.trained_before)
+    return next((it for it in known if not find_end_by_check(clients, pipeline, it.version)), None)
+
+
+def _failed_before(clients: Clients, request: CompareBatch) -> tuple[str, ...]:
+    """What a data check with the same files has found in this content."""
+    ended = find_end_by_check(clients, request.pipeline, request.dataset.version)
+    if ended is None or ended.stage != "data-check":
+        return ()
+    return (ended.message,) if ended.configuration == request.configuration else ()
 
 
 def _deployed(clients: Clients, name: str) -> Pipeline | None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from azure.core.exceptions import AzureError
 
@@ -25,12 +26,19 @@ from handlers.platform.clients import Clients
 from handlers.platform.record_store import countdown, list_entries
 from handlers.platform.run_index import runs_of_training, runs_since
 from handlers.platform.run_records import add_to_record, read_claim, read_run_record
+from orchestrations.contracts.checked import EndByCheck, EndedByCheck
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, ClaimedRun, DatasetClaim
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import TransientError
 from orchestrations.landing.decisions import LastRound, why_no_further_round
-from orchestrations.names import claim_record, landing_of, run_id, training_name
+from orchestrations.names import (
+    claim_record,
+    ended_by_check_record,
+    landing_of,
+    run_id,
+    training_name,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +123,59 @@ def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
         next_attempt_at=None if record is None else record.next_attempt_at,
         configuration=redrive.job if redrive and redrive.job else request.configuration,
         parameters=request.parameters,
+        ended_by=None if (ended := _read_end(clients, request)) is None else ended.stage,
     )
+
+
+@activity
+def end_by_check(clients: Clients, request: EndByCheck) -> EndedByCheck:
+    """Record that a check has ended a round of training; the first record counts."""
+    asked = request.request
+    assert asked.checks, "a check is under way"
+    pipeline = asked.pipeline.name
+    claimed = read_claim(clients, claim_record(pipeline, asked.training))
+    ended = EndedByCheck(
+        run=asked.run,
+        stage=asked.checks[0],
+        message=request.message,
+        at=request.at,
+        configuration=asked.configuration,
+        batch=asked.run if claimed is None else claimed.claim.batch,
+        saved=None if asked.base is None else _cost_of(clients, pipeline, asked.base),
+    )
+    name = ended_by_check_record(pipeline, asked.training)
+    record_store.create(clients.records, name, ended.to_dict())
+    return _read_end(clients, asked) or ended
+
+
+def find_end_by_check(clients: Clients, pipeline: str, version: str) -> EndedByCheck | None:
+    """What ended the last round of training on a dataset version, if that was a check."""
+    rounds = _rounds(clients, pipeline, version)
+    return _read_end(clients, rounds[-1].request) if rounds else None
+
+
+def _read_end(clients: Clients, request: RunRequest) -> EndedByCheck | None:
+    if not request.checks:
+        return None
+    name = ended_by_check_record(request.pipeline.name, request.training)
+    document = record_store.read(clients.records, name)
+    return None if document is None else EndedByCheck.from_dict(document)
+
+
+def _cost_of(clients: Clients, pipeline: str, version: str) -> str | None:
+    """What the last training on a dataset version took, in words; None if that is not known."""
+    rounds = _rounds(clients, pipeline, version)
+    record = read_run_record(clients, _last_round(clients, rounds[-1]).run) if rounds else None
+    if record is None or record.compute is None:
+        return None
+    seconds = sum(
+        (later.began_at - step.began_at).total_seconds()
+        for step, later in pairwise(record.steps)
+        if step.state == "running" and step.stage is None
+    )
+    nodes, cost = record.compute.nodes, record.status.cost
+    money = "" if cost is None else f", {cost.amount:.2f} {cost.currency}"
+    return f"{nodes * seconds / 3600:.2g} node hours{money}: what run {record.status.id} took"
 
 
 def _link_follower(clients: Clients, request: RunRequest) -> None:

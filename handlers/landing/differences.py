@@ -7,6 +7,7 @@ temporary file when they are long: about 25 bytes for each blob.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -16,11 +17,15 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Self
 
 from handlers.platform import record_store
+from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.manifests import manifest_folder, read_chunks
+from handlers.platform.manifests import ManifestWriter, manifest_folder, read_chunks
 from orchestrations.configuration.pipeline import Source
+from orchestrations.contracts.base import Done
+from orchestrations.contracts.checked import ListNewFiles
 from orchestrations.contracts.difference import Amount, Difference, Group, Groups, NamedBlob
 from orchestrations.contracts.manifest import EncodedLine, parse_lines, path_of, text_of
+from orchestrations.names import new_files_folder
 
 GROUPS_LISTED = 1000
 GROUPS_COUNTED = 100_000
@@ -73,6 +78,33 @@ def compare_versions(
     difference = difference_of(source, before, version, lines)
     record_store.create(clients.records, name, difference.to_dict())
     return difference
+
+
+@activity
+def list_new_files(clients: Clients, request: ListNewFiles) -> Done:
+    """Write the manifest of the files that are new, or have other content, since the base."""
+    folder = manifest_folder(request.pipeline, request.version)
+    writer = ManifestWriter(
+        records=clients.records,
+        folder=new_files_folder(folder, request.base),
+        writer=hashlib.sha256(request.base.encode()).hexdigest()[:16],
+    )
+    if not writer.is_written:
+        before = read_chunks(clients, manifest_folder(request.pipeline, request.base))
+        windows = _windows(before, read_chunks(clients, folder))
+        writer.commit(writer.stage(_new_lines(old, new) for old, new in windows))
+    return Done()
+
+
+def _new_lines(old: Sequence[bytes], new: Sequence[bytes]) -> bytes:
+    known_lines = set(old)
+    fresh = [line for line in new if line not in known_lines]
+    before = {it.path: it for it in parse_lines(old)} if fresh else {}
+    return b"".join(
+        line + b"\n"
+        for line, it in zip(fresh, parse_lines(fresh), strict=True)
+        if (known := before.get(it.path)) is None or not it.has_content_of(known)
+    )
 
 
 def first_difference(clients: Clients, pipeline: str, version: str) -> Difference | None:

@@ -64,6 +64,8 @@ def hold_batch(clients: Clients, request: HoldBatch) -> Done:
 
     def hold(document: Any | None) -> Any:
         known = None if document is None else HeldBatch.from_dict(document)
+        if known is not None and known.dataset.frozen_at > dataset.frozen_at:
+            return None  # a check took longer than the next batch
         return follow(known, request, without=outdated).to_dict()
 
     record_store.update(clients.records, name, hold)

@@ -20,6 +20,7 @@ from handlers.platform.instances import is_live, wake_up
 from handlers.training.job_events import check_workspace, parse_job_event
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.errors import InvalidEvent
+from orchestrations.names import run_of_job
 
 
 async def handle_job_events(
@@ -52,7 +53,7 @@ async def handle_job_events(
                 continue
             check_workspace(envelope, clients.settings)
             run = parse_job_event(envelope)
-            runs.add(run)
+            runs.add(run_of_job(run))
             if (signal := parse_signal(run, envelope.data, pipelines)) is not None:
                 signals.add(signal)
         except InvalidEvent as error:

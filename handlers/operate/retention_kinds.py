@@ -22,7 +22,7 @@ from handlers.platform.tags import all_versions, tags_of
 from handlers.rollout.endpoint_claims import claimants
 from handlers.training.champions import active_versions
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.names import version_of
+from orchestrations.names import run_of_job, version_of
 
 Place = Literal["records", "results"]
 """The records container, or the container of the workspace's default datastore."""
@@ -181,7 +181,7 @@ KINDS: tuple[Kind, ...] = (
         depth=4,
         place="results",
         last_part="results",
-        protects=lambda use, parts: _run(use, parts[2]),
+        protects=lambda use, parts: _run(use, run_of_job(parts[2])),
     ),
 )
 """In the order of removal: what names a manifest goes before the manifest."""
@@ -227,7 +227,11 @@ def last_versions_of(clients: Clients, pipeline: str) -> set[str]:
     for partition in list_last_batches(clients).get(pipeline, {}):
         last = last_batch(clients, pipeline, partition)
         if last is not None:
-            found |= {each.version for each in (last.dataset, last.last_trained) if each}
+            found |= {
+                each.version
+                for each in (last.dataset, last.last_trained, *last.trained_before)
+                if each
+            }
     return found
 
 

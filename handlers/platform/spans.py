@@ -165,7 +165,10 @@ def of_run(record: RunRecord) -> list[Span]:
             name=step.state,
             began_at=step.began_at,
             ended_at=following.began_at,
-            attributes={"landfall.run.id": status.id},
+            attributes={
+                "landfall.run.id": status.id,
+                **({} if step.stage is None else {"landfall.run.stage": step.stage}),
+            },
         )
         for step, following in pairwise(record.steps)
     ]

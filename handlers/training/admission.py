@@ -48,7 +48,7 @@ from orchestrations.contracts.capacity import (
 from orchestrations.contracts.runs import RunCost
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import InvalidQueues
-from orchestrations.names import alert_id
+from orchestrations.names import alert_id, run_of_job
 from orchestrations.platform.waiting import ENDED
 from orchestrations.training import accounts
 from orchestrations.training.admission import Division, ask, divide, mark_alerted, withdraw
@@ -146,7 +146,7 @@ def request_nodes(clients: Clients, request: RequestNodes) -> Admitted:
         QuotaExceeded: no option would fit into the quota even if nothing else used it.
     """
     now = datetime.now(UTC)
-    cancel = read_cancel_request(clients, request.run)
+    cancel = read_cancel_request(clients, run_of_job(request.run))
     if cancel is not None:
         return Admitted(since=now, cancel=cancel)
     queues = deployed_queues(clients, request.queue)
@@ -252,9 +252,9 @@ def _alert(clients: Clients, queues: Queues, division: Division, run: str, now: 
             alert_id=alert_id("waiting-for-nodes", run),
             severity="warning",
             at=now,
-            data={"run": run, "reason": division.reasons[run]},
+            data={"run": run_of_job(run), "reason": division.reasons[run]},
             pipeline=waiting.pipeline,
-            run=run,
+            run=run_of_job(run),
         )
         send_in_background(clients, OPS_ALERTS, alert)
     for spending in spent:
@@ -309,7 +309,7 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     # The run may have been admitted before it could be withdrawn.
     entry = next((each for each in document.admitted if each.run == request.run), None)
     if entry is None:
-        known = read_run_record(clients, request.run)
+        known = read_run_record(clients, request.run)  # the place of a check is no run
         return NodesReturned(returned=True, cost=known and known.cost)
     state = find_job_state(clients, request.run)
     if state is not None and state not in ENDED:

@@ -1,4 +1,4 @@
-"""Activity `read_results`: the results folder of a training job, or why its data failed it.
+"""Activity `read_results`: the results folder of a job, or why its data failed it.
 
 Reads the datastore's container directly: the SDK's download needs the run history, a shared key and
 a hard-coded host name.
@@ -28,6 +28,7 @@ from handlers.platform.configuration.pipeline_files import SWEEP
 from handlers.platform.manifests import read_manifest_from
 from handlers.platform.run_records import read_cancel_request, read_claim, read_run_record
 from orchestrations.contracts.base import Failure, problems_of
+from orchestrations.contracts.checked import Checked, ChecksFile
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import ReadResults, Results
@@ -43,7 +44,7 @@ from orchestrations.errors import (
     PermanentError,
     shorten,
 )
-from orchestrations.names import claim_record, results_record
+from orchestrations.names import claim_record, results_record, stage_job
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob
@@ -61,6 +62,11 @@ _CHANGED = re.compile(
 _NAME_TOO_LONG = re.compile(r"file ?name too long \(os error 36\)", re.IGNORECASE)
 METRICS_FILE = "metrics.json"
 ERROR_FILE = "error.json"
+CHECKS_FILE = "checks.json"
+CHECKS_LIMIT_BYTES = 64 * 1024
+# A sentence of an alert, of which the custom status has a part.
+RULES_TOLD = 5
+MESSAGE_CHARACTERS = 1_000
 # All metrics become properties of the registered model.
 METRICS_LIMIT_BYTES = 32 * 1024
 # Trainers write only an excerpt of the problems; this limit bounds the app's memory.
@@ -68,13 +74,14 @@ ERROR_LIMIT_BYTES = 16 * 1024 * 1024
 LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
     METRICS_FILE: (METRICS_LIMIT_BYTES, InvalidResults),
     ERROR_FILE: (ERROR_LIMIT_BYTES, JobFailed),
+    CHECKS_FILE: (CHECKS_LIMIT_BYTES, InvalidResults),
 }
 PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, InitialModelMismatch))
 # Azure ML's property of a sweep that has ended.
 BEST_TRIAL = "best_child_run_id"
 
 
-def find_data_error(clients: Clients, pipeline: str, run: str) -> PermanentError | None:
+def find_data_error(clients: Clients, pipeline: str, run: str, job: str) -> PermanentError | None:
     """The error of a failed job without `error.json`, if its data is at fault.
 
     - `DataChanged`: a file was overwritten or deleted while the job downloaded it. Only if the zone
@@ -82,7 +89,7 @@ def find_data_error(clients: Clients, pipeline: str, run: str) -> PermanentError
       and no later batch would train on it.
     - `JobRejected`: a blob's name cannot be the name of a file.
     """
-    message = failure_message(clients, run)
+    message = failure_message(clients, job)
     if message is None:
         return None
     if _NAME_TOO_LONG.search(message):
@@ -164,34 +171,40 @@ def results_folder(pipeline: str, run: str) -> str:
 
 @activity
 def read_results(clients: Clients, request: ReadResults) -> Results:
-    """Read `metrics.json` of a completed job, or `error.json` of a failed one, and record it.
+    """Read what a job has left, and record it.
 
-    Either file may be missing. A job whose data could not be downloaded has no `error.json`: then
-    its error is Azure ML's. The result holds the requested metrics. Numbers that are not finite are
-    left out, since JSON has none: the gate then reports the metric as missing.
+    Of a completed job: `metrics.json`, or `checks.json` of a data check; of a failed one:
+    `error.json`. The first and the last may be missing. A job whose data could not be downloaded
+    has no `error.json`: then its error is Azure ML's. The result holds the requested metrics.
+    Numbers that are not finite are left out, since JSON has none: the gate then reports the metric
+    as missing.
 
     Raises:
-        InvalidResults: `metrics.json` is malformed.
+        InvalidResults: `metrics.json` or `checks.json` is malformed, or the latter is missing.
         JobFailed: `error.json` is malformed; the job may have been killed while writing it.
         InvalidSetting: `WorkspaceStorage` is not the account to which jobs write.
     """
     error: TrainerError | None = None
     failure: Failure | None = None
     metrics: dict[str, float] = {}
-    if request.completed:
-        text = _read(clients, request, METRICS_FILE)
-        if text is not None:
-            metrics = parse_metrics(text, _where(METRICS_FILE, request.run))
-    else:
+    checked: Checked | None = None
+    if not request.completed:
         text = _read(clients, request, ERROR_FILE)
         if text is not None:
-            error = parse_trainer_error(text, _where(ERROR_FILE, request.run))
+            error = parse_trainer_error(text, _where(ERROR_FILE, request))
             failure = as_failure(error)
-        elif found := find_data_error(clients, request.pipeline, request.run):
+        elif found := find_data_error(clients, request.pipeline, request.run, _job(request)):
             error = TrainerError(type=type(found).__name__, message=str(found))
             failure = Failure(type=error.type, message=shorten(error.message), permanent=True)
-    record = results_record(request.run)
+    elif request.stage == "data-check":
+        checked = _read_checks(clients, request)
+    elif (text := _read(clients, request, METRICS_FILE)) is not None:
+        metrics = parse_metrics(text, _where(METRICS_FILE, request))
+    # An error is where `quarantine_files` looks. What a check leaves must not replace the metrics.
+    record = results_record(request.run, request.stage if request.completed else "training")
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
+    if checked is not None:
+        document |= {"checked": checked.to_dict()}
     record_store.replace(clients.records, record, document)
     return Results(
         metrics={name: metrics[name] for name in request.metrics if name in metrics},
@@ -199,7 +212,43 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         bad_files=0 if error is None else len(error.files),
         record=record,
         cancel=read_cancel_request(clients, request.run),
+        checked=checked,
     )
+
+
+def _read_checks(clients: Clients, request: ReadResults) -> Checked:
+    text, where = _read(clients, request, CHECKS_FILE), _where(CHECKS_FILE, request)
+    if text is None:
+        raise InvalidResults(
+            f"the data check could not say whether the data is right: its job {_job(request)} "
+            f"completed and left no {CHECKS_FILE} in its output `results`"
+        )
+    document = parse_checks(text, where)
+    failed = [each for each in document.checks if not each.passed]
+    told = "; ".join(str(each) for each in failed[:RULES_TOLD])
+    more = len(failed) - RULES_TOLD
+    told += f"; and {more} more" if more > 0 else ""
+    verdict = "the data check passed" if document.passed else "the data check failed"
+    folder = results_folder(request.pipeline, _job(request))
+    return Checked(
+        passed=document.passed,
+        message=shorten(f"{verdict}: {told}" if told else verdict, MESSAGE_CHARACTERS),
+        rules=tuple(sorted(document.checks, key=lambda it: it.passed)),
+        report=document.report and f"{request.container}/{folder}{document.report}",
+    )
+
+
+def parse_checks(text: bytes, where: str) -> ChecksFile:
+    """Parse a `checks.json`.
+
+    Raises:
+        InvalidResults: it is not what docs/data-checks.md describes; names `where` and the keys.
+    """
+    try:
+        return ChecksFile.model_validate(_parse(text, where, InvalidResults))
+    except ValidationError as error:
+        problems = shorten(problems_of(error, whole="document"))
+        raise InvalidResults(f"{where} is malformed: {problems}") from error
 
 
 def parse_metrics(text: bytes, where: str) -> dict[str, float]:
@@ -252,8 +301,12 @@ def as_failure(error: TrainerError) -> Failure:
     )
 
 
-def _where(file: str, run: str) -> str:
-    return f"{file} of run {run}"
+def _where(file: str, request: ReadResults) -> str:
+    return f"{file} of run {_job(request)}"
+
+
+def _job(request: ReadResults) -> str:
+    return stage_job(request.run, request.stage)
 
 
 def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
@@ -268,8 +321,9 @@ def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:
 
     For a sweep, the file is from its best trial, at Azure ML's default path of an output.
     """
-    content = _read_blob(clients, request, results_folder(request.pipeline, request.run), file)
-    if content is None and (trial := find_trial(clients, request.run)) is not None:
+    job = _job(request)
+    content = _read_blob(clients, request, results_folder(request.pipeline, job), file)
+    if content is None and (trial := find_trial(clients, job)) is not None:
         return _read_blob(clients, request, f"azureml/{trial}/results/", file)
     return content
 
@@ -278,7 +332,7 @@ def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -
     from azure.storage.blob import StorageErrorCode  # noqa: PLC0415 - see handlers.platform.clients
 
     container = clients.workspace_blobs.get_container_client(request.container)
-    where = _where(file, request.run)
+    where = _where(file, request)
     try:
         # No range, since an empty blob has none. The first request reads 32 MiB at most.
         download = container.download_blob(folder + file)
@@ -295,9 +349,9 @@ def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -
         ) from error
 
 
-def find_trial(clients: Clients, run: str) -> str | None:
-    """The trial that represents a run's job, if the job is a sweep."""
-    job = if_found(clients.ml.jobs.get, run)
+def find_trial(clients: Clients, name: str) -> str | None:
+    """The trial that represents a job, if it is a sweep."""
+    job = if_found(clients.ml.jobs.get, name)
     return None if job is None else trial_of(clients, job)
 
 

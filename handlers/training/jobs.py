@@ -1,7 +1,7 @@
 """Activities `submit_job` and `get_job`: the Azure ML job of a run, and what Landfall sets in it.
 
-The job is a command, sweep or pipeline job. Its name is the run's id and unique in the workspace,
-so that submitting is idempotent:
+The job is a command, sweep or pipeline job. Its name (`names.stage_job`: the run's id, or that with
+the check before the training) is unique in the workspace, so that submitting is idempotent:
 https://learn.microsoft.com/rest/api/azureml/jobs/create-or-update
 
 Of an input or output, Landfall sets type and path; all other keys are the file's, such as `mode`.
@@ -32,12 +32,13 @@ from handlers.platform.configuration.pipeline_files import (
     parse_job_file,
 )
 from handlers.platform.run_records import read_cancel_request
-from handlers.platform.tags import tags_of
+from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.job_outputs import results_folder
 from orchestrations.contracts.training import GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
+from orchestrations.names import new_files_folder, run_of_job
 from orchestrations.platform.trace_context import run_header
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Bindings:
         kind = job_type(document)
         compute = "settings.default_compute" if kind == PIPELINE else "compute"
         bound: dict[str, Any] = {
-            "name": self.request.run,
+            "name": self.request.request.job,
             "experiment_name": document.get("experiment_name")
             or self.request.request.pipeline.name,
             **self._variables(document),
@@ -116,6 +117,12 @@ class Bindings:
             data = f"{pipeline.dataset.datastore}/paths/{pipeline.source.prefix}"
         else:
             data = f"{self.records_datastore}/paths/{dataset.copies}"
+        folder = f"azureml://datastores/{self.records_datastore}/paths/"
+        base = request.request.base
+        new_data: dict[str, Any] = {
+            "type": "mltable",
+            "path": folder + new_files_folder(dataset.manifest_path, base or "") + "/",
+        }
         champion: Any = (
             NO_CHAMPION
             if self.champion is None
@@ -129,16 +136,17 @@ class Bindings:
             "data": {"type": "uri_folder", "path": f"azureml://datastores/{data}"},
             "champion": champion,
             **({"initial_model": champion} if pipeline.model.warm_start else {}),
+            **({"new_data": new_data} if request.request.stage == "champion-check" else {}),
             **request.request.parameters,
         }
 
     def _outputs(self, *, is_sweep: bool) -> dict[str, Any]:
         """The outputs. Each trial of a sweep writes its own, at the default path."""
         request = self.request.request
-        folders = {
-            "results": results_folder(request.pipeline.name, self.request.run),
-            "checkpoints": checkpoints_folder(request.pipeline.name, request.training),
-        }
+        name = request.pipeline.name
+        folders = {"results": results_folder(name, request.job)}
+        if request.stage == "training":
+            folders["checkpoints"] = checkpoints_folder(name, request.training)
         root = f"azureml://datastores/{self.default_datastore}/paths/"
         return {
             name: {"type": "uri_folder", "path": None if is_sweep else root + folder}
@@ -178,22 +186,25 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
     """Submit the pipeline's `job.yml` as the run's job, or adopt the job if it exists.
 
     If the run was cancelled before it had a job, none is submitted, and the answer is `cancelled`.
+    A champion check without a champion has no job: the answer is `completed`.
 
     Raises:
         JobRejected: `job.yml` or the job is refused, or a job of another origin has the name.
     """
-    job = if_found(clients.ml.jobs.get, request.run)
+    name = request.request.job
+    job = if_found(clients.ml.jobs.get, name)
     if job is None:
         cancel = read_cancel_request(clients, request.run)
         if cancel is not None:
             container = str(clients.default_datastore.container_name)
-            return Job(
-                name=request.run, state="cancelled", cancel=cancel, results_container=container
-            )
+            return Job(name=name, state="cancelled", cancel=cancel, results_container=container)
         job = _submit(clients, request)
+    if job is None:
+        container = str(clients.default_datastore.container_name)
+        return Job(name=name, state="completed", results_container=container)
     if tags_of(job).get(tags.RUN) != request.run:
         raise JobRejected(
-            f"the workspace has a job {request.run} that Landfall did not submit (it lacks tag "
+            f"the workspace has a job {name} that Landfall did not submit (it lacks tag "
             f"{tags.RUN}): its name stands in the way"
         )
     return _describe(clients, job)
@@ -212,15 +223,17 @@ def get_job(clients: Clients, request: GetJob) -> Job:
     return _describe(clients, job)
 
 
-def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob:
+def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob | None:
     champion = find_champion(clients, request.request.pipeline)
+    if champion is None and request.request.stage == "champion-check":
+        return None
     job = _load(clients, request, champion)
     try:
-        with refused_as_job_rejected(f"submit job {request.run}"):
+        with refused_as_job_rejected(f"submit job {job.name}"):
             return clients.ml.jobs.create_or_update(job)
     except JobRejected:
         # A concurrent execution of this activity may have created the job by now.
-        other = if_found(clients.ml.jobs.get, request.run)
+        other = if_found(clients.ml.jobs.get, request.request.job)
         if other is None:
             raise
         return other
@@ -232,14 +245,16 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
 
     pipeline = request.request.pipeline
     traceparent = run_header(request.request.traceparent, request.run)
-    file = clients.settings.pipelines_folder / pipeline.name / pipeline.job
+    job_file = request.request.job_file
+    shown = f"pipelines/{pipeline.name}/{job_file}"
+    file = clients.settings.pipelines_folder / pipeline.name / job_file
     configuration = request.request.job_configuration
     text = (
         read_text(file, invalid=JobRejected)
         if configuration is None
-        else read_job_file(clients, pipeline.name, configuration)
+        else read_job_file(clients, pipeline.name, configuration, job_file)
     )
-    document = parse_job_file(Path(_within(file)), text, invalid=JobRejected).document
+    document = parse_job_file(Path(shown), text, invalid=JobRejected).document
     bindings = Bindings(
         request=request,
         champion=champion,
@@ -256,14 +271,14 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         )
     except Exception as error:  # the SDK raises marshmallow's, its own and built-in ones
         raise JobRejected(
-            f"{_within(file)} is not a job that Azure ML takes: {shorten(str(error))}"
+            f"{shown} is not a job that Azure ML takes: {shorten(str(error))}"
         ) from error
     if job.type not in {COMMAND, SWEEP, PIPELINE}:
         raise JobRejected(
-            f"{_within(file)} is a job of type {job.type}: use {COMMAND}, {SWEEP} or {PIPELINE}"
+            f"{shown} is a job of type {job.type}: use {COMMAND}, {SWEEP} or {PIPELINE}"
         )
     for cluster in step_clusters(document):
-        for option in pipeline.compute:
+        for option in request.request.compute:
             if option.cluster == cluster:
                 ensure_option(clients, option)
     if job.type == COMMAND:
@@ -298,6 +313,11 @@ def _tags(
         # Tagged on the job, so that an execution that adopts it compares with the same champion.
         ours[tags.CHAMPION] = champion.version
         ours[tags.CHAMPION_LEAD] = repr(champion.lead)
+        if run.stage == "champion-check" and run.pipeline.champion_check is not None:
+            metric = run.pipeline.champion_check.metric or run.pipeline.gate.metric
+            model = find_version(clients, run.pipeline.model.name, champion.version)
+            score = None if model is None else (model.properties or {}).get(f"metrics.{metric}")
+            ours |= {} if score is None else {tags.CHAMPION_SCORE: str(score)}
     return ours
 
 
@@ -310,18 +330,16 @@ def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str
     return {"TRACEPARENT": traceparent, **receiver}
 
 
-def _within(file: Path) -> str:
-    return f"pipelines/{file.parent.name}/{file.name}"
-
-
 def _describe(clients: Clients, job: AzureMLJob) -> Job:
     name, state = str(job.name), job_state(job.status)
+    score = tags_of(job).get(tags.CHAMPION_SCORE)
     return Job(
         name=name,
         state=state,
         champion=tags_of(job).get(tags.CHAMPION),
         champion_lead=float(tags_of(job).get(tags.CHAMPION_LEAD, 0.0)),
-        cancel=read_cancel_request(clients, name),
+        champion_score=None if score is None else float(score),
+        cancel=read_cancel_request(clients, run_of_job(name)),
         studio_url=job.studio_url,
         results_container=tags_of(job).get(tags.RESULTS_CONTAINER)
         or str(clients.default_datastore.container_name),

@@ -1,10 +1,17 @@
-"""Sections of `pipeline.yml` about a batch's data: `checks` and `settle.minimum_change`."""
+"""Sections of `pipeline.yml` about data: `checks`, `champion_check`, `settle.minimum_change`."""
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import Annotated, Literal
 
-from orchestrations.configuration.section import Section
+from pydantic import Field, StringConstraints, model_validator
+
+from orchestrations.configuration.section import ComputeOption, Section
+
+CheckStage = Literal["data-check", "champion-check"]
+Stage = CheckStage | Literal["training"]
+"""What a run does; each stage has a job."""
+MetricName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
 
 
 class Bounds(Section):
@@ -33,9 +40,10 @@ class Bounds(Section):
 
 
 class Checks(Section):
-    """Rules for a batch's manifest. A batch that breaks one is held, and no compute is asked for.
+    """Rules for a batch's manifest, and a job that reads the files. A batch that fails is held.
 
-    They cost nothing: they need the manifests of the batch and of the last trained batch only.
+    The rules cost nothing: they need the manifests of the batch and of the last trained batch only.
+    The compute options of the training are not asked for before all is passed.
     """
 
     files_at_least: int | None = Field(default=None, ge=1)
@@ -51,6 +59,42 @@ class Checks(Section):
     """The greatest share of files whose content another file of the batch has, by MD5 and size."""
     changed_at_most: float | None = Field(default=None, ge=0, le=1)
     """The greatest share of the last trained batch's files that have other content now."""
+    # Left out where they are not set, so that the histories of other pipelines do not change.
+    job: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Azure ML CLI v2 job that checks the files and writes `checks.json`, relative to the
+    pipeline's folder. Needs `compute`."""
+    compute: list[ComputeOption] = Field(
+        default=list[ComputeOption](), exclude_if=lambda it: not it
+    )
+    """Clusters of that job, as in `compute`: cheap ones. Needs `job`."""
+
+    @model_validator(mode="after")
+    def _has_both(self) -> Checks:
+        if (self.job is None) != (not self.compute):
+            raise ValueError("job and compute need each other")
+        return self
+
+
+class ChampionCheck(Section):
+    """A job scores the model in service on the new files, and decides whether training would pay.
+
+    A batch whose new files it does well on is not trained on. The next batch is compared with the
+    same last trained one, so that small losses add up. There is no check for the first batch,
+    without a model in service, and for a request with a reason.
+    """
+
+    job: str
+    """Azure ML CLI v2 job that scores the model in service on the files of its input `new_data` and
+    writes `metrics.json`, relative to the pipeline's folder."""
+    compute: list[ComputeOption] = Field(min_length=1)
+    """Clusters of that job, as in `compute`: cheap ones."""
+    metric: MetricName | None = None
+    """The key of `metrics.json`, which is compared with the metric of the same name that the model
+    had when it was registered. By default `gate.metric`; the goal is `gate.goal`."""
+    margin: float = Field(default=0.0, ge=0)
+    """Train if the model has lost more than this."""
+    new_data_share_at_most: float | None = Field(default=None, gt=0, le=1)
+    """Train without the check if added and changed files are a larger share of the batch."""
 
 
 class MinimumChange(Section):

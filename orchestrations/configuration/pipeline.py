@@ -6,17 +6,24 @@ Pure: `handlers.platform.configuration.pipeline_files` reads the files and turns
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from orchestrations.configuration.checks import Checks, MinimumChange
+from orchestrations.configuration.checks import (
+    ChampionCheck,
+    Checks,
+    MetricName,
+    MinimumChange,
+    Stage,
+)
 from orchestrations.configuration.deploy import Deploy
 from orchestrations.configuration.parameters import PARAMETERS_LIMIT, Parameter, ParameterName
 from orchestrations.configuration.partitions import Partition, PartitionPattern
-from orchestrations.configuration.section import ClusterName, Prefix, Section, ignore_fields
+from orchestrations.configuration.section import ComputeOption, Prefix, Section, ignore_fields
 
 # Job names: at most 255 of [a-zA-Z0-9_-]; a run id adds some 20 characters to the pipeline's
 # name, and instance ids, tags and message ids are derived from it in turn.
@@ -164,25 +171,10 @@ class DatasetSection(Section):
     `newest_partitions` or `source.manifest`."""
 
 
-class ComputeOption(Section):
-    """A cluster and a number of nodes. The next option is for later attempts and missing quota."""
-
-    cluster: ClusterName
-    """The Azure ML cluster; it is created if it does not exist."""
-    size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
-    """The VM size of its nodes. A cluster that exists must have it."""
-    priority: Literal["dedicated", "low_priority"] = "dedicated"
-    """The price class of its nodes; Azure may take `low_priority` ones away."""
-    nodes: int = Field(ge=1, le=1000)
-    """The job's `instance_count`. The cluster's maximum is raised to it, and never lowered."""
-    idle_seconds_before_scale_down: int = Field(default=120, ge=1)
-    """How long a cluster that Landfall creates keeps an idle node."""
-
-
 class Gate(Section):
     """When a new model may replace the champion."""
 
-    metric: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
+    metric: MetricName
     """The key of the job's `metrics.json` by which models are judged."""
     goal: Literal["maximize", "minimize"] = "maximize"
     """Whether a greater or a smaller metric is better."""
@@ -265,6 +257,14 @@ class Notifications(Section):
     webhooks: list[Webhook] = Field(default=[])
 
 
+SECTIONS: Mapping[Stage, tuple[str, ...]] = {
+    "data-check": ("checks",),
+    "champion-check": ("champion_check",),
+    "training": (),
+}
+"""Where `pipeline.yml` has the keys `job` and `compute` of a stage."""
+
+
 class Pipeline(Section):
     """One pipeline."""
 
@@ -274,7 +274,9 @@ class Pipeline(Section):
     dataset: DatasetSection
     # Left out where it is not set, so that the histories of other pipelines do not change.
     checks: Checks | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Rules for a batch's data, checked before any compute is asked for."""
+    """Rules for a batch's data, checked before the compute options of training are asked for."""
+    champion_check: ChampionCheck | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Train only if the model in service does worse on the new files, or they are many."""
     compute: list[ComputeOption] = Field(min_length=1)
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
     """The queue in `queues.yml` where its runs wait for nodes. Without it they do not wait."""
@@ -300,7 +302,21 @@ class Pipeline(Section):
     @property
     def has_rules_for_data(self) -> bool:
         """Whether a batch's content decides whether it is trained on."""
-        return self.checks is not None or self.settle.minimum_change is not None
+        return (
+            self.checks is not None
+            or self.settle.minimum_change is not None
+            or self.champion_check is not None
+        )
+
+    @property
+    def jobs(self) -> Mapping[Stage, tuple[str, list[ComputeOption]]]:
+        """The stages of a run, in order: their job files and compute options."""
+        jobs: dict[Stage, tuple[str, list[ComputeOption]]] = {}
+        if self.checks is not None and self.checks.job is not None:
+            jobs["data-check"] = self.checks.job, self.checks.compute
+        if self.champion_check is not None:
+            jobs["champion-check"] = self.champion_check.job, self.champion_check.compute
+        return {**jobs, "training": (self.job, self.compute)}
 
     @property
     def selects_partitions(self) -> bool:

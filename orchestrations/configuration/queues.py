@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from orchestrations.configuration.pipeline import ComputeOption, Name, Pipeline
+from orchestrations.configuration.pipeline import SECTIONS, ComputeOption, Name, Pipeline
 from orchestrations.configuration.section import ClusterName, Section
 
 
@@ -140,10 +140,11 @@ def mismatch(pipeline: Pipeline, queues: Queues | None) -> tuple[tuple[int | str
     if name is not None and queues.queue(name) is None:
         known = ", ".join(queue.name for queue in queues.queues)
         return ("queue",), f"queues.yml has no such queue; it has {known} (value: {name!r})"
-    for number, option in enumerate(pipeline.compute):
-        problem = _mismatch_of(option, name, queues)
-        if problem is not None:
-            return ("compute", number), problem
+    for stage, (_, compute) in pipeline.jobs.items():
+        for number, option in enumerate(compute):
+            problem = _mismatch_of(option, name, queues)
+            if problem is not None:
+                return (*SECTIONS[stage], "compute", number), problem
     return None
 
 

@@ -137,6 +137,7 @@ class RequestNodes(ActivityRequest[Admitted]):
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     run: str
+    """The name of the job (`names.stage_job`): a check of a run has a place of its own."""
     pipeline: str
     queue: str
     options: list[ComputeOption]

@@ -27,6 +27,8 @@ BatchOutcome = Literal[
     "not-deployed",
 ]
 HoldReason = Literal["shrunk", "data-changed", "check-failed", "little-change", "paused"]
+MEND_OR_RELEASE = "mend the data, or release the batch if it is meant so"
+"""What ends a hold of a failed check, for people."""
 LandingAlert = Literal[
     "landing-overdue", "manifest-invalid", "batch-held", "landing-failed", "pipeline-not-deployed"
 ]
@@ -157,6 +159,10 @@ class BatchComparison(Contract):
     """A sentence: what differs from the last trained batch."""
     waiting_since: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
     """Since when batches of the zone have waited for `settle.minimum_change`."""
+    base: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The last trained version, if the pipeline has checks with a job."""
+    new_share: float | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The share of the files that are new or have other content since then, from 0 to 1."""
 
 
 class CompareBatch(ActivityRequest[BatchComparison]):
@@ -247,6 +253,8 @@ class ClaimDataset(ActivityRequest[DatasetClaim]):
     """The first attempt of the first round."""
     batch: str
     opened_by: OpenedBy = "event"
+    released: bool = Field(default=False, exclude_if=lambda it: not it)
+    """Whether a person has released a batch with this content."""
 
 
 class RecordBatch(ActivityRequest[Done]):
@@ -262,6 +270,8 @@ class RecordBatch(ActivityRequest[Done]):
     trace: BatchTrace | None = Field(default=None, exclude_if=lambda it: it is None)
     concluded_at: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
     """When a traced batch ended, by the orchestrator's clock."""
+    base: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """As in `BatchComparison`: it is the last trained version again if a check ends the run."""
 
 
 class CountDataChanged(ActivityRequest[Done]):
@@ -280,4 +290,6 @@ class LastBatch(Contract):
     marker_at: datetime | None
     last_trained: Dataset | None
     """The last batch that was trained on, or whose content had been trained on before."""
+    trained_before: tuple[Dataset, ...] = Field(default=(), exclude_if=lambda it: not it)
+    """What counts as the last trained one, in order, if a check ends the run of `last_trained`."""
     data_changed_in_a_row: int

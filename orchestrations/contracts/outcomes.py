@@ -51,7 +51,7 @@ def colour_of(name: Shown) -> Colour:  # noqa: PLR0911 - a table
             return "bad"
         case "landing-failed" | "landing-overdue" | "manifest-invalid" | "pipeline-not-deployed":
             return "bad"
-        case "idle" | "waiting" | "not_promoted" | "superseded":
+        case "idle" | "waiting" | "not_promoted" | "not_needed" | "superseded":
             return "quiet"
         case "unwatched" | "filtered" | "left-out" | "duplicate" | "run":
             return "quiet"
@@ -78,8 +78,8 @@ def rule_of_run(state: RunState) -> RunRule:
             return RunRule(pipeline="training")
         case "running" | "ending" | "judging" | "publishing":
             return RunRule(pipeline="training")
-        case "succeeded" | "not_promoted" | "superseded" | "cancelled":
-            return RunRule(pipeline="idle")
+        case "succeeded" | "not_promoted" | "not_needed" | "superseded" | "cancelled" | "held":
+            return RunRule(pipeline="idle")  # what is held has a hold, which says more
         case "retrying":
             return RunRule(pipeline="retrying", is_failure=True)
         case "rejected":
@@ -219,9 +219,11 @@ def end_of(outcome: RolloutOutcome) -> RolloutState:
 def severity_of(kind: NotificationKind) -> Severity:
     """The severity of a notification as an alert."""
     match kind:
-        case "started" | "succeeded" | "superseded" | "not_promoted" | "deploying" | "deployed":
+        case "started" | "succeeded" | "superseded" | "not_promoted" | "not_needed":
             return "information"
-        case "cancelled" | "retrying":
+        case "deploying" | "deployed":
+            return "information"
+        case "cancelled" | "retrying" | "held":
             return "warning"
         case "failed" | "rolled_back":
             return "error"

@@ -14,13 +14,14 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
+from orchestrations.configuration.checks import CheckStage, Stage
 from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import ComputeOption, Limits, Pipeline, Retry
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure, Traceparent
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.errors import shorten
-from orchestrations.names import run_id, training_name
+from orchestrations.names import run_id, stage_job, training_name
 
 # Azure's limit is 16 KB of UTF-16; the rest is a margin.
 # https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
@@ -33,6 +34,7 @@ RunEvent = Literal[
     "run_cancelled",
     "capacity_found",
     "job_submitted",
+    "check_submitted",
     "job_started",
     "job_queued_again",
     "job_completed",
@@ -40,6 +42,9 @@ RunEvent = Literal[
     "job_cancelled",
     "job_to_be_ended",
     "data_changed",
+    "check_passed",
+    "check_failed",
+    "champion_good",
     "gate_not_met",
     "gate_met",
     "model_registered",
@@ -90,6 +95,8 @@ RunState = Literal[
     UnfinishedRunState,
     "succeeded",
     "not_promoted",
+    "not_needed",
+    "held",
     "superseded",
     "cancelled",
     "retrying",
@@ -100,6 +107,8 @@ RunNotificationKind = Literal[
     "started",
     "succeeded",
     "not_promoted",
+    "not_needed",
+    "held",
     "superseded",
     "cancelled",
     "retrying",
@@ -165,6 +174,10 @@ class RunRequest(Contract):
     """The value of each parameter that the pipeline declares."""
     redrive: Redrive | None = None
     """A person's changes; `pipeline` and `dataset` already include them."""
+    checks: tuple[CheckStage, ...] = Field(default=(), exclude_if=lambda it: not it)
+    """What is still checked before the training, in order; the first one is the run's stage."""
+    base: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The last trained version before this one, if there are checks."""
     traceparent: Traceparent = None
     """The batch's span."""
 
@@ -179,6 +192,26 @@ class RunRequest(Contract):
     def training(self) -> str:
         """The name of the dataset version's round."""
         return training_name(self.dataset.version, self.round)
+
+    @property
+    def stage(self) -> Stage:
+        """What the run does now."""
+        return self.checks[0] if self.checks else "training"
+
+    @property
+    def job(self) -> str:
+        """The name of the stage's job."""
+        return stage_job(self.run, self.stage)
+
+    @property
+    def job_file(self) -> str:
+        """The file of the stage's job, relative to the pipeline's folder."""
+        return self.pipeline.jobs[self.stage][0]
+
+    @property
+    def compute(self) -> list[ComputeOption]:
+        """The compute options of the stage's job."""
+        return self.pipeline.jobs[self.stage][1]
 
     @property
     def retry(self) -> Retry:
@@ -206,13 +239,15 @@ class RunStatus(Contract):
     attempt: int
     dataset_version: str
     state: RunState
+    stage: CheckStage | None = Field(default=None, exclude_if=lambda it: it is None)
+    """What is checked before the training; None: the training itself."""
     since: datetime
     job: str | None = None
     metrics: dict[str, float] | None = None
     model: Model | None = None
     error: Failure | None = None
     reason: str | None = None
-    """Why the run was not promoted, superseded or cancelled."""
+    """Why the run was not promoted, not needed, held, superseded or cancelled."""
     results: str | None = None
     """Blob in the records container with the job's metrics or error in full."""
     redrive: Redrive | None = None
@@ -304,13 +339,17 @@ _ACTIVE: tuple[RunState, ...] = get_args(UnfinishedRunState)
 FIRST_STATE: RunState = "registering"
 TRANSITIONS: tuple[Transition, ...] = (
     *_rows(
-        ("registering", "waiting_for_nodes"), "newer_dataset_claimed", "superseded", "superseded"
+        ("registering", "provisioning", "waiting_for_nodes", "judging"),
+        "newer_dataset_claimed",
+        "superseded",
+        "superseded",
     ),
     Transition("registering", "dataset_registered", "provisioning"),
     Transition("provisioning", "nodes_awaited", "waiting_for_nodes"),
     Transition("waiting_for_nodes", "nodes_admitted", "provisioning"),
     Transition("provisioning", "capacity_found", "submitting"),
     Transition("submitting", "job_submitted", "queued", "started"),
+    Transition("submitting", "check_submitted", "queued"),
     Transition("queued", "job_started", "running"),
     Transition("running", "job_queued_again", "queued"),
     *_rows(_WAITING, "job_completed", "judging"),
@@ -319,6 +358,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     *_rows(_ACTIVE, "run_cancelled", "cancelled", "cancelled"),
     *_rows(_WITH_A_JOB, "job_to_be_ended", "ending"),
     Transition("judging", "data_changed", "superseded", "superseded"),
+    *_rows(("submitting", "judging"), "check_passed", "provisioning"),
+    Transition("judging", "check_failed", "held", "held"),
+    Transition("judging", "champion_good", "not_needed", "not_needed"),
     Transition("judging", "gate_not_met", "not_promoted", "not_promoted"),
     Transition("judging", "gate_met", "publishing"),
     Transition("publishing", "model_registered", "succeeded", "succeeded"),

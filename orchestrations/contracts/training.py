@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.checks import CheckStage, Stage
 from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import ComputeOption, Pipeline
 from orchestrations.configuration.section import ignore_fields
@@ -19,6 +20,7 @@ from orchestrations.contracts.base import (
     Traceparent,
 )
 from orchestrations.contracts.capacity import Refusal
+from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.datasets import DataAsset, Dataset
 from orchestrations.contracts.runs import (
     CancelRequest,
@@ -59,6 +61,8 @@ class Job(Contract):
     """Model version that the job also scores, if there was a champion at submission."""
     champion_lead: float = 0.0
     """By how much the best of the last champions beat the current one, on the gate's metric."""
+    champion_score: float | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Of a champion check: the metric that the champion had when it was registered."""
     cancel: CancelRequest | None = None
     studio_url: str | None = None
     results_container: str
@@ -125,6 +129,8 @@ class Results(Contract):
     """Blob in the records container with all metrics, or the error, in full."""
     cancel: CancelRequest | None = Field(default=None, exclude_if=lambda it: it is None)
     """A request to cancel the run, which was made before its results were read."""
+    checked: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Of a data check: its `checks.json`."""
 
     _of_earlier_releases = ignore_fields("speed")
 
@@ -139,6 +145,8 @@ class ReadResults(ActivityRequest[Results]):
     completed: bool
     """Whether the job completed. If so, its metrics are read, otherwise its error."""
     metrics: list[str]
+    stage: Stage = Field(default="training", exclude_if=lambda it: it == "training")
+    """A data check has `checks.json` instead of metrics."""
 
 
 class RegisterModel(ActivityRequest[Model]):
@@ -183,6 +191,8 @@ class AwaitingNodes(Contract):
     refusals: tuple[Refusal, ...] = ()
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why it waits, as last shown in its status."""
+    checked: bool = Field(default=False, exclude_if=lambda it: not it)
+    """It does not wait yet: a check was passed, and the next stage begins."""
 
     _of_earlier_releases = ignore_fields("ranked")
 
@@ -203,6 +213,7 @@ class RunStep(Contract):
     """A state of the run and its begin; it ends where the next step begins."""
 
     state: RunState
+    stage: CheckStage | None = Field(default=None, exclude_if=lambda it: it is None)
     began_at: datetime
 
 
@@ -234,6 +245,8 @@ class RunRecord(Contract):
     """The value of each parameter that the pipeline declares."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
     """The cost of its job's nodes, if the run was in a queue."""
+    data_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
+    champion_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
     superseded_by: str | None = None
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None

@@ -6,7 +6,8 @@ on again if
 - a request has a new reason: the signal of a monitor, or a request over the API that gives one;
 - a request finds another configuration than the last round's (`pipeline.yml`, `job.yml` or code);
 - a request has other parameters than the last round;
-- a request or a person's release finds that the last round was cancelled.
+- a request or a person's release finds that the last round was cancelled;
+- a check had ended the last round, and a person has released it, or the files are others now.
 
 Everything else is a duplicate: uploads of the same content, and requests that change nothing. A
 request is the same one, and gets the same round, however often its landing is started.
@@ -19,10 +20,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from orchestrations.configuration.checks import CheckStage
 from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
-from orchestrations.contracts.landing import BatchComparison, ClaimDataset, HoldReason
+from orchestrations.contracts.landing import (
+    MEND_OR_RELEASE,
+    BatchComparison,
+    ClaimDataset,
+    HoldReason,
+)
 from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
@@ -87,8 +94,7 @@ def _why_held(
     if comparison.failed_checks:
         return Hold(
             "check-failed",
-            f"{'; '.join(comparison.failed_checks)}: mend the data, or release the batch if it is "
-            "meant so",
+            f"{'; '.join(comparison.failed_checks)}: {MEND_OR_RELEASE}",
         )
     little = None if has_reason else comparison.too_little
     if little is None or _is_old(dataset, comparison, pipeline):
@@ -104,6 +110,23 @@ def _is_old(dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline) -
     return dataset.frozen_at - since >= timedelta(seconds=maximum)
 
 
+def checks_before_training(
+    comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool = False
+) -> tuple[CheckStage, ...]:
+    """The checks with a job that a batch must pass before it is trained on, in order.
+
+    A released batch is not checked. The model in service is not scored for a request with a reason,
+    without new files, and for so many of them that they are trained on anyhow.
+    """
+    if comparison.released:
+        return ()
+    rule, share = pipeline.champion_check, comparison.new_share
+    allowed = 1.0 if rule is None else rule.new_data_share_at_most or 1.0
+    is_scored = not has_reason and share is not None and 0 < share <= allowed
+    stages = {"data-check": True, "champion-check": is_scored, "training": False}
+    return tuple(stage for stage in pipeline.jobs if stages[stage] and stage != "training")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LastRound:
     """The newest round on a dataset version, as its last attempt shows it."""
@@ -116,6 +139,8 @@ class LastRound:
     """The one whose `job.yml` the last attempt used."""
     next_attempt_at: datetime | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    ended_by: CheckStage | None = None
+    """The check that ended it before the training."""
 
     def is_under_way(self, now: datetime) -> bool:
         """Whether an attempt runs, or is about to."""
@@ -134,12 +159,14 @@ def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:
     pipeline = asked.request.pipeline.name
     trained = f"run {last.run} was started for the same content"
     how = f"to train on it again, request a run of {pipeline} with a reason"
-    if asked.opened_by in ("request", "release") and last.state == "cancelled":
+    is_released = asked.released or asked.opened_by == "release"
+    was_cancelled = last.state == "cancelled" and asked.opened_by in ("request", "release")
+    known = None not in (asked.request.configuration, last.configuration)
+    has_other_files = known and asked.request.configuration != last.configuration
+    if was_cancelled or (last.ended_by is not None and (is_released or has_other_files)):
         return None
     if asked.opened_by != "request":
         return f"{trained}: {how}"
-    known = None not in (asked.request.configuration, last.configuration)
-    has_other_files = known and asked.request.configuration != last.configuration
     if has_other_files or asked.request.parameters != last.parameters:
         return None
     if asked.request.reason is None:

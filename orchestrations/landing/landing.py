@@ -34,7 +34,7 @@ from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
-from orchestrations.landing.decisions import Hold, decide
+from orchestrations.landing.decisions import Hold, checks_before_training, decide
 from orchestrations.landing.freezing import freeze
 from orchestrations.landing.settling import (
     Wait,
@@ -80,8 +80,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        starts another run only for a request with a new reason or other code, or after a cancelled
        run, never because it lands again.
     7. Record how the batch ended.
-    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It begins
-       in parallel with 7, and continues if the record cannot be written. What lands meanwhile is
+    8. Train: the sub-orchestration `retraining`, whose instance id is the run's id. It first checks
+       the data by jobs, if the pipeline has such checks; they may hold the batch. It begins in
+       parallel with 7, and continues if the record cannot be written. What lands meanwhile is
        one follow-up batch, so that a zone trains one run at a time. A run that has waited for
        nodes for most of an hour goes on by itself (`finding_capacity`), and the landing continues
        with 9: new data must not wait for nodes. A newer batch then takes that run's place in the
@@ -157,6 +158,8 @@ class _Batch:
         """Of the last freeze."""
         self.overtaken = False
         self.data_changed_in_a_row = 0
+        self.base: str | None = None
+        """The last trained version, if a check may end this batch's run."""
         self.first_attempt: RunRequest | None = None
 
     def announce(self, phase: LandingPhase, run: str | None = None) -> None:
@@ -187,6 +190,11 @@ class _Batch:
             dataset_version=None if dataset is None else dataset.version,
             reason=reason,
         )
+
+    @property
+    def has_reason(self) -> bool:
+        """Whether somebody asked for it: then it is not subject to how much has changed."""
+        return self.request.reason is not None or bool(self.request.parameters)
 
     def settle(self) -> Generator[Any, Any, _Settled | None]:
         """Steps 1 to 3: the batch, or why there is none; None if the generation is full."""
@@ -275,14 +283,15 @@ class _Batch:
             CompareBatch(pipeline=self.pipeline, configuration=rules, dataset=dataset),
         )
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
-        has_reason = self.request.reason is not None or bool(self.request.parameters)
-        decision = decide(dataset, comparison, self.configuration.pipeline, has_reason=has_reason)
+        self.base = comparison.base
+        pipeline = self.configuration.pipeline
+        decision = decide(dataset, comparison, pipeline, has_reason=self.has_reason)
         if decision == "ignore":
             return self.result("only-deletions", dataset=dataset)
         if isinstance(decision, Hold):
             yield from self.hold(dataset, decision, comparison)
             return self.result("held", dataset=dataset)
-        return (yield from self.claim(dataset, self.configuration))
+        return (yield from self.claim(dataset, self.configuration, comparison))
 
     def conclude(self, dataset: Dataset, result: LandingResult) -> Generator[Any, Any, bool]:
         """Steps 7 and 8; True if a follow-up batch is needed, see `train`."""
@@ -297,6 +306,7 @@ class _Batch:
                 result=result,
                 trace=self.request.trace,
                 concluded_at=self.context.current_utc_datetime if self.traceparent else None,
+                base=self.base,
             ),
         )
         if self.first_attempt is not None:
@@ -330,7 +340,7 @@ class _Batch:
             yield from self.alert("batch-held", decision.reason, details=details)
 
     def claim(
-        self, dataset: Dataset, configuration: Configuration
+        self, dataset: Dataset, configuration: Configuration, comparison: BatchComparison
     ) -> Generator[Any, Any, LandingResult]:
         """Step 6, with the configuration in force at the freeze.
 
@@ -341,6 +351,9 @@ class _Batch:
         problem = problem_with(declared, given)
         if problem is not None:
             raise InvalidPipeline(f"the request's parameter {problem[0]}: {problem[1]}")
+        checks = checks_before_training(
+            comparison, configuration.pipeline, has_reason=self.has_reason
+        )
         request = RunRequest(
             pipeline=configuration.pipeline,
             dataset=dataset,
@@ -349,11 +362,18 @@ class _Batch:
             configuration=configuration.hash,
             reason=self.request.reason,
             parameters=with_defaults(declared, given),
+            checks=checks,
+            base=comparison.base if checks else None,
             traceparent=self.traceparent,
         )
         claim = yield from call(
             self.context,
-            ClaimDataset(request=request, batch=self.id, opened_by=self.request.opened_by),
+            ClaimDataset(
+                request=request,
+                batch=self.id,
+                opened_by=self.request.opened_by,
+                released=comparison.released and len(configuration.pipeline.jobs) > 1,
+            ),
         )
         if claim.batch != self.id:
             return self.result("duplicate", dataset=dataset, run=claim.run, reason=claim.why_not)

@@ -24,6 +24,7 @@ from azure.durable_functions import DurableOrchestrationContext
 from orchestrations.configuration.pipeline import Retry
 from orchestrations.contracts import (
     capacity,
+    checked,
     datasets,
     forgetting,
     landing,
@@ -46,6 +47,7 @@ FAULT_MARK = "landfall-failure: "
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     for module in (
         capacity,
+        checked,
         datasets,
         forgetting,
         landing,

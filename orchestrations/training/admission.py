@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrations.contracts.capacity import Admission, AdmittedRun, NodesWanted, WaitingRun
+from orchestrations.names import run_of_job
 from orchestrations.training import accounts
 from orchestrations.training.room import Reasons, Room
 
@@ -104,7 +105,7 @@ def withdraw(document: Admission, run: str, heir: str | None = None) -> Admissio
         return document
     kept = tuple(
         each.model_copy(update={"since": min(each.since, withdrawn.since)})
-        if each.run == heir
+        if run_of_job(each.run) == heir
         else each
         for each in document.waiting
         if each is not withdrawn

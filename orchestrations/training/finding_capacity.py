@@ -57,7 +57,7 @@ def find_capacity(
         DeadlineExceeded: the run waited for longer than `limits.waiting_seconds`.
         TransientError: the records or Azure ML were unreachable for too long.
     """
-    compute = run.request.pipeline.compute
+    compute = run.request.compute
     options = compute[min(run.request.attempt, len(compute)) - 1 :]
     queue = run.request.pipeline.queue
     if queue is None:
@@ -66,7 +66,7 @@ def find_capacity(
     renew_at = run.context.current_utc_datetime + NODES_GENERATION
     for _ in range(POLLS_PER_GENERATION):
         request = RequestNodes(
-            run=run.id,
+            run=run.request.job,
             pipeline=run.request.pipeline.name,
             queue=queue,
             options=options,
@@ -118,7 +118,7 @@ def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
         return
     with contextlib.suppress(LandfallError):
         returned = yield from call(
-            run.context, ReturnNodes(run=run.id, heir=run.known.superseded_by)
+            run.context, ReturnNodes(run=run.request.job, heir=run.known.superseded_by)
         )
         run.nodes_returned = returned.returned
         if returned.cost is not None:
@@ -134,7 +134,7 @@ def _renew(run: RunProgress, awaiting: AwaitingNodes) -> Generator[Any, Any, Non
         with contextlib.suppress(LandfallError):
             yield from call(run.context, again)
             return
-    awaiting = awaiting.model_copy(update={"reason": run.status.reason})
+    awaiting = awaiting.model_copy(update={"reason": run.status.reason, "checked": False})
     run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
 
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrations.configuration.pipeline import Gate
+from orchestrations.configuration.checks import ChampionCheck, Stage
+from orchestrations.configuration.pipeline import Gate, Pipeline
+from orchestrations.contracts.checked import Checked, CheckedRule
 from orchestrations.errors import InvalidResults
 
 CHAMPION_PREFIX = "champion_"
@@ -23,9 +25,49 @@ class Verdict:
     """The lead over the champion, in the goal's direction; None without a champion."""
 
 
-def wanted_metrics(gate: Gate) -> Sequence[str]:
-    """The names of the metrics that the gate reads from `metrics.json`."""
-    return [gate.metric, CHAMPION_PREFIX + gate.metric]
+def wanted_metrics(pipeline: Pipeline, stage: Stage) -> Sequence[str]:
+    """The names of the metrics that a stage's verdict reads from `metrics.json`."""
+    gate, check = pipeline.gate, pipeline.champion_check
+    if stage == "training":
+        return [gate.metric, CHAMPION_PREFIX + gate.metric]
+    return [] if check is None else [check.metric or gate.metric]
+
+
+def judge_champion(
+    check: ChampionCheck,
+    gate: Gate,
+    metrics: dict[str, float],
+    *,
+    champion: str | None,
+    registered: float | None,
+) -> Checked:
+    """Whether training would pay: passed, if the champion has lost more than the margin.
+
+    Args:
+        check: the pipeline's rule.
+        gate: its goal, and its metric if the rule names none.
+        metrics: of the champion on the new files.
+        champion: its model version.
+        registered: the metric when it was registered; None if it had none: then training pays.
+
+    Raises:
+        InvalidResults: the metric is missing.
+    """
+    name = check.metric or gate.metric
+    value = _required(metrics, name)
+    rule = CheckedRule(name=name, passed=True, value=value, limit=registered)
+    if registered is None or not math.isfinite(registered):
+        message = f"champion {champion} was registered without {name}: nothing to compare with"
+        return Checked(passed=True, message=message, rules=(rule,))
+    lost = (1.0 if gate.goal == "maximize" else -1.0) * (registered - value)
+    pays = lost > check.margin
+    verdict = "has lost more than" if pays else "has not lost more than"
+    message = (
+        f"champion {champion} {verdict} champion_check.margin ({check.margin:.6g}): {name} is "
+        f"{value:.6g} on the new files, and was {registered:.6g} when it was registered"
+    )
+    rules = (rule.model_copy(update={"passed": not pays}),)
+    return Checked(passed=pays, message=message, rules=rules)
 
 
 def judge(

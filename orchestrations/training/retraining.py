@@ -10,6 +10,7 @@ from typing import Any
 from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.checked import ListNewFiles
 from orchestrations.contracts.datasets import (
     CheckSuperseded,
     DataAsset,
@@ -17,7 +18,12 @@ from orchestrations.contracts.datasets import (
     RegisterDataset,
 )
 from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
-from orchestrations.contracts.runs import CancelRequest, DeadLetter, Model, ScheduleRetry
+from orchestrations.contracts.runs import (
+    CancelRequest,
+    DeadLetter,
+    Model,
+    ScheduleRetry,
+)
 from orchestrations.contracts.training import (
     AwaitingNodes,
     Capacity,
@@ -40,6 +46,13 @@ from orchestrations.errors import (
 )
 from orchestrations.names import rollout_id
 from orchestrations.platform.activities import Step, call, describe, retry_delay
+from orchestrations.training.check_stages import (
+    NO_CHAMPION,
+    conclude_check,
+    has_no_champion,
+    pass_check,
+    supersede,
+)
 from orchestrations.training.finding_capacity import find_capacity, return_nodes
 from orchestrations.training.judging import Verdict, judge, wanted_metrics
 from orchestrations.training.run_progress import RunProgress, end_job, wait_for_job
@@ -57,6 +70,12 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     5. Wait until the job has ended (`run_progress.wait_for_job`), which can continue as new.
     6. Return the nodes. Read the job's results and judge them against the floor and the champion.
     7. Register the model with its lineage, and start its rollout if the pipeline has `deploy`.
+
+    If the request has `checks`, each of them is a stage that goes through 3 to 6 with a job of its
+    own, and then continues as new with what is left. The data check that fails holds the batch; the
+    champion check that finds the model in service good ends the run; both are recorded
+    (`EndByCheck`), so that the batch does not count as trained on. A check that could not run is a
+    failure of the run.
 
     A request to cancel the run is read in 3 (in a queue), 4, 5, the beginning of 6, and before the
     next attempt is scheduled.
@@ -90,28 +109,33 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
 
 
 def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
-    """Steps 1 to 7; False if a wait continues as new."""
-    waiting, awaiting = given.waiting, given.awaiting
-    if waiting is None:
-        if (yield from _is_superseded(run, while_waiting=awaiting is not None)):
-            return True
-        awaiting = awaiting or (yield from _register_dataset(run))
-        capacity = yield from find_capacity(run, awaiting)
-        if capacity is None:
-            return False
-        if isinstance(capacity, CancelRequest):
-            yield from _cancel(run, capacity)
-            return True
-        run.advance("capacity_found")
-        waiting = yield from _submit(run, capacity, awaiting.asset)
-        if waiting is None:
-            return True
+    """Steps 1 to 7; False if a wait or the next stage continues as new."""
+    waiting = given.waiting or (yield from _begin(run, given.awaiting))
+    if isinstance(waiting, bool):
+        return waiting
+    if has_no_champion(run, waiting.job):
+        yield from return_nodes(run)
+        return (yield from pass_check(run, NO_CHAMPION))
     job = yield from wait_for_job(run, waiting)
     if job is None:
         return False
     yield from return_nodes(run)
-    yield from _conclude(run, job)
-    return True
+    return (yield from _conclude(run, job))
+
+
+def _begin(run: RunProgress, awaiting: AwaitingNodes | None) -> Generator[Any, Any, Waiting | bool]:
+    """Steps 1 to 4: the stage's job, or what `_attempt` returns without one."""
+    if (yield from _is_superseded(run, while_waiting=awaiting is not None)):
+        return True
+    awaiting = awaiting or (yield from _register_dataset(run))
+    capacity = yield from find_capacity(run, awaiting)
+    if capacity is None:
+        return False
+    if isinstance(capacity, CancelRequest):
+        yield from _cancel(run, capacity)
+        return True
+    run.advance("capacity_found")
+    return (yield from _submit(run, capacity, awaiting.asset)) or True
 
 
 def _is_superseded(run: RunProgress, *, while_waiting: bool) -> Generator[Any, Any, bool]:
@@ -121,8 +145,7 @@ def _is_superseded(run: RunProgress, *, while_waiting: bool) -> Generator[Any, A
     newer = yield from run.record_beside(question)
     if newer.by is None:
         return False
-    run.note(superseded_by=newer.by)
-    run.advance("newer_dataset_claimed", reason=f"a newer dataset has been claimed by {newer.by}")
+    supersede(run, newer.by)
     if while_waiting:
         yield from return_nodes(run)
     return True
@@ -144,7 +167,15 @@ def _cancel(run: RunProgress, request: CancelRequest | None) -> Generator[Any, A
 def _submit(
     run: RunProgress, capacity: Capacity, asset: DataAsset
 ) -> Generator[Any, Any, Waiting | None]:
-    """Submit the job; None if the run was cancelled before."""
+    """Submit the stage's job; None if the run was cancelled before."""
+    request = run.request
+    if request.stage == "champion-check":
+        assert request.base is not None, "there are new files since a version"
+        version = request.dataset.version
+        yield from call(
+            run.context,
+            ListNewFiles(pipeline=request.pipeline.name, version=version, base=request.base),
+        )
     job = yield from call(
         run.context,
         SubmitJob(run=run.id, request=run.request, capacity=capacity, asset=asset),
@@ -152,9 +183,14 @@ def _submit(
     if job.state == "cancelled":
         yield from _cancel(run, job.cancel)
         return None
-    run.advance("job_submitted", job=job.name)
+    if has_no_champion(run, job):
+        return Waiting(job=job, state_since=run.status.since)
+    is_training = request.stage == "training"
+    run.advance("job_submitted" if is_training else "check_submitted", job=job.name)
     run.note(compute=_used_compute(run, capacity), job_url=job.studio_url, champion=job.champion)
     yield from run.record()
+    if not is_training:
+        return Waiting(job=job, state_since=run.status.since)
     # The job has been submitted, so it must be supervised even if the notification fails.
     with contextlib.suppress(LandfallError):
         yield from run.notify()
@@ -162,20 +198,21 @@ def _submit(
 
 
 def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
-    option = next(each for each in run.request.pipeline.compute if each.cluster == capacity.cluster)
+    option = next(each for each in run.request.compute if each.cluster == capacity.cluster)
     return UsedCompute(
         cluster=capacity.cluster, size=option.size, priority=option.priority, nodes=capacity.nodes
     )
 
 
-def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
+def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
+    """Step 6 of a stage, and 7; False if the next stage continues as new."""
     # A cancellation that was requested before the results were read is valid: the model of a
     # cancelled run is not registered.
     if job.state == "cancelled" or job.cancel is not None:
         run.advance("job_cancelled", reason=_cancelled_by(job.cancel))
-        return
+        return True
     run.advance("job_completed" if job.state == "completed" else "job_failed")
-    gate = run.request.pipeline.gate
+    gate, stage = run.request.pipeline.gate, run.request.stage
     results = yield from call(
         run.context,
         ReadResults(
@@ -183,27 +220,32 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, None]:
             run=run.id,
             container=job.results_container,
             completed=job.state == "completed",
-            metrics=list(wanted_metrics(gate)),
+            metrics=list(wanted_metrics(run.request.pipeline, stage)),
+            stage=stage,
         ),
     )
-    run.update(metrics=results.metrics or None, results=results.record)
+    if stage == "training" or job.state == "failed":
+        run.update(metrics=results.metrics or None, results=results.record)
     if results.cancel is not None:
         run.advance("run_cancelled", reason=_cancelled_by(results.cancel))
-        return
+        return True
     if job.state == "failed":
         yield from _conclude_failed(run, job, results)
-        return
+        return True
+    if stage != "training":
+        return (yield from conclude_check(run, job, results))
     verdict = judge(gate, results.metrics, champion=job.champion, champion_lead=job.champion_lead)
     if verdict.promoted:
         run.advance("gate_met")
         model = yield from _register(run, job, results, verdict)
         yield from _start_rollout(run, model)
         run.advance("model_registered", model=model)
-        return
+        return True
     model = None
     if verdict.above_floor and run.request.pipeline.model.register_challengers:
         model = yield from _register(run, job, results, verdict)
     run.advance("gate_not_met", reason=verdict.reason, model=model)
+    return True
 
 
 def _start_rollout(run: RunProgress, model: Model) -> Generator[Any, Any, None]:

@@ -66,6 +66,7 @@ class RunProgress:
             attempt=request.attempt,
             dataset_version=request.dataset.version,
             state=_first_state(given),
+            stage=request.checks[0] if request.checks else None,
             since=_since(given) or context.current_utc_datetime,
             job=waiting.job.name if waiting else None,
             reason=given.awaiting.reason if given.awaiting else None,
@@ -75,7 +76,7 @@ class RunProgress:
         self.known = RunRecord(
             status=self.status,
             started_at=self.status.since,
-            steps=(RunStep(state=self.status.state, began_at=self.status.since),),
+            steps=(self._step,),
             blobs=request.dataset.blobs,
             bytes=request.dataset.bytes,
             parameters=request.parameters or None,
@@ -95,10 +96,14 @@ class RunProgress:
                 **changes,
             }
         )
-        step = RunStep(state=transition.target, began_at=self.status.since)
-        self.known = self.known.model_copy(update={"steps": (*self.known.steps, step)})
+        self.known = self.known.model_copy(update={"steps": (*self.known.steps, self._step)})
         self._show()
         self.log.info("%s: %s -> %s (%s)", self.id, transition.source, transition.target, event)
+
+    @property
+    def _step(self) -> RunStep:
+        status = self.status
+        return RunStep(state=status.state, stage=status.stage, began_at=status.since)
 
     def update(self, **changes: Any) -> None:
         """Change the status without a transition."""
@@ -151,7 +156,7 @@ def _first_state(given: RunInput) -> RunState:
     if given.ending:
         return "ending"
     if given.awaiting:
-        return "waiting_for_nodes"
+        return "provisioning" if given.awaiting.checked else "waiting_for_nodes"
     if given.waiting:
         return "running" if given.waiting.job.state == "running" else "queued"
     return FIRST_STATE
@@ -219,7 +224,7 @@ def end_job(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     """
     for attempt in range(CANCELLATIONS_PER_GENERATION):
         try:
-            yield from call(run.context, CancelJob(job=run.id))
+            yield from call(run.context, CancelJob(job=run.request.job))
         except TransientError as error:
             run.log.warning("%s: cannot cancel the job yet: %s", run.id, error)
         except PermanentError:

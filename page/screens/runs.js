@@ -8,8 +8,8 @@ import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
 
 const GROUPS = ["unfinished", "needs-a-human"];
-const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "superseded", "cancelled", "rejected", "failed"];
-const ENDS = ["succeeded", "not_promoted", "superseded", "cancelled", "retrying", "rejected", "failed"];
+const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "rejected", "failed"];
+const ENDS = ["succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "retrying", "rejected", "failed"];
 
 export function RunsScreen({ filters }) {
   const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
@@ -83,6 +83,8 @@ function Run({ run }) {
       ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
     </article>`}
     ${run.reason && html`<p class="note"><${Sentence} text=${run.reason} /></p>`}
+    <${Check} name="Data check" check=${run.data_check} />
+    <${Check} name="Champion check" check=${run.champion_check} />
     ${run.log.length > 0 && html`<${Log} lines=${run.log} />`}
     <h2>Timeline</h2>
     <${Gantt} run=${run} hasEnded=${hasEnded} />
@@ -91,6 +93,20 @@ function Run({ run }) {
       <section><h2>Metrics</h2><${MetricTable} run=${run} /></section>
     </div>
   `;
+}
+
+// What a check before the training found. Its report is HTML of a job: the studio shows it, not this page.
+function Check({ name, check }) {
+  if (!check) return null;
+  const shown = (value) => (typeof value === "number" ? number(value) : (value ?? "–").toString());
+  return html`<section class="check"><h2>${name}: ${check.passed ? "passed" : name === "Data check" ? "failed" : "no training needed"}</h2>
+    <p><${Sentence} text=${check.message} /></p>
+    ${check.rules.length > 0 && html`<table class="numbers">
+      <thead><tr><th scope="col">rule</th><th scope="col">value</th><th scope="col">limit</th><th scope="col">passed</th><th scope="col">message</th></tr></thead>
+      <tbody>${check.rules.map((rule) => html`<tr><td>${rule.name}</td><td>${shown(rule.value)}</td><td>${shown(rule.limit)}</td><td>${rule.passed ? "yes" : html`<b>no</b>`}</td><td>${rule.message}</td></tr>`)}</tbody>
+    </table>`}
+    <p class="dim">${check.saved && html`Saved: ${check.saved}. `}${check.cost && html`Cost: ${money(check.cost.amount, check.cost.currency)}. `}${check.report && html`Report: <span class="mono">${check.report}</span>. `}${check.job_url && html`<a href=${check.job_url} rel="noreferrer">Its job</a>`}</p>
+  </section>`;
 }
 
 // The end of a log is what counts: it is in sight.
@@ -147,7 +163,6 @@ function costOf(cost) {
 }
 
 const ROW = 26;
-const LABEL = 110;
 const WIDEST = 760;
 
 function Gantt({ run, hasEnded }) {
@@ -159,17 +174,19 @@ function Gantt({ run, hasEnded }) {
     from: Date.parse(step.began_at),
     to: step.ended_at ? Date.parse(step.ended_at) : hasEnded ? Date.parse(step.began_at) : now,
   }));
+  const named = (step) => (step.stage ? `${step.stage.replace("-check", "")}: ` : "") + step.state.replaceAll("_", " ");
+  const LABEL = steps.some((step) => step.stage) ? 190 : 110;
   const first = steps[0].from;
   const last = Math.max(...steps.map((step) => step.to), first + 1000);
   const x = (time) => LABEL + ((time - first) / (last - first)) * (width - LABEL - 120);
   return html`<figure class="gantt">
-    <svg viewBox=${`0 0 ${width} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${step.state} ${precise(step.to - step.from)}`).join(", ")}`}>
+    <svg viewBox=${`0 0 ${width} ${steps.length * ROW + 4}`} role="img" aria-label=${`Timeline: ${steps.map((step) => `${named(step)} ${precise(step.to - step.from)}`).join(", ")}`}>
       ${steps.map((step, index) => {
         const isEnd = hasEnded && index === steps.length - 1;
         const text = isEnd ? exact(step.began_at).slice(11) : precise(step.to - step.from);
         return html`<g class=${kindOf(step.state)}>
           <title>${step.state}: from ${exact(step.began_at)}${step.ended_at ? ` to ${exact(step.ended_at)}` : ""}</title>
-          <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${step.state.replaceAll("_", " ")}</text>
+          <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${named(step)}</text>
           <line class="guide" x1=${LABEL} x2=${width} y1=${index * ROW + ROW} y2=${index * ROW + ROW} />
           <rect x=${x(step.from)} y=${index * ROW + 5} width=${Math.max(x(step.to) - x(step.from), 4)} height=${ROW - 9} rx="3" />
           <text class="value" x=${Math.max(x(step.to), x(step.from) + 4) + 6} y=${index * ROW + 18}>${text}</text>

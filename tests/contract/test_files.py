@@ -64,12 +64,18 @@ def test_the_pipelines_that_we_ship_are_valid_and_their_jobs_load() -> None:
     from azure.ai.ml import load_job  # noqa: PLC0415 - over a second, for one test
 
     jobs: dict[str, Any] = {
-        name: load_job(APP_FOLDER / "pipelines" / name / pipeline.job)
+        name if stage == "training" else f"{name} {stage}": load_job(
+            APP_FOLDER / "pipelines" / name / file
+        )
         for name, pipeline in pipelines.items()
+        for stage, (file, _) in pipeline.jobs.items()
     }
     trained = {"champion", "data", "manifest"}
     assert {name: (set(job.inputs), set(job.outputs)) for name, job in jobs.items()} == {
         "digits": (trained | {"initial_model", "seed"}, {"checkpoints", "results"}),
+        "digits-checked": (trained, {"checkpoints", "results"}),
+        "digits-checked data-check": ({"data", "manifest"}, {"results"}),
+        "digits-checked champion-check": ({"champion", "data", "new_data"}, {"results"}),
         "digits-live": (trained, {"checkpoints", "results"}),
         "digits-steps": (trained, {"results"}),
         "digits-sweep": (trained, {"checkpoints", "results"}),

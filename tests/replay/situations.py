@@ -408,6 +408,29 @@ situation(
 situation("below-floor", {"not-promoted": _run("not_promoted")})(
     upload_until("not_promoted", accuracy=0.4)
 )
+
+
+@situation(
+    "checked",
+    {
+        "check-passed": Kept(orchestrator="retraining", holds=is_continued),
+        "not-needed": _run("not_needed"),
+        "held": _run("held"),
+        "checked": _landing(3),
+    },
+    checks={"job": "job.yml", "compute": BASE["compute"]},
+    champion_check={"job": "job.yml", "compute": BASE["compute"], "margin": 0.1},
+)
+async def checked(scene: Scene) -> None:
+    """A batch passes its data check and trains; a second one is not needed; a third one is held."""
+    await scene.land("1", "2", accuracy=0.7)
+    await scene.landed()
+    await scene.land("3", accuracy=0.65)
+    await scene.landed(2)
+    await scene.land("4", wrong=1)
+    await scene.landed(3)
+
+
 situation(
     "no-quota",
     {"quota-exceeded": _run("rejected")},

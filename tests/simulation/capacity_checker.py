@@ -114,7 +114,7 @@ def _living(evidence: Evidence, at: float) -> Iterator[JobLife]:
 
 
 def _nodes(evidence: Evidence, life: JobLife) -> int:
-    compute = evidence.requests[life.name].pipeline.compute
+    _, compute = evidence.requests[life.run].pipeline.jobs[life.stage]
     return next(option.nodes for option in compute if option.cluster == life.cluster)
 
 

@@ -71,7 +71,8 @@ def cost_is_bounded(evidence: Evidence) -> Iterator[str]:
     for instance in world.hub.instances.values():
         if instance.longest_history > HISTORY_LIMIT_EVENTS:
             yield f"{instance.id} has {instance.longest_history} history events"
-    attempts = Counter(life.name.rpartition("-")[0] for life in world.cluster.lives.values())
+    lives = [life for life in world.cluster.lives.values() if life.name == life.run]
+    attempts = Counter(life.name.rpartition("-")[0] for life in lives)
     more = sum(
         MORE_ATTEMPTS if change == "attempts" else 1 for change in world.acts.changed.values()
     )
@@ -230,7 +231,7 @@ def models_are_of_runs_that_succeeded(evidence: Evidence) -> Iterator[str]:
 def no_job_goes_on_alone(evidence: Evidence) -> Iterator[str]:
     """A job ends before its run, or its cancellation was requested."""
     for life in evidence.world.cluster.lives.values():
-        run = evidence.runs.get(life.name)
+        run = evidence.runs.get(life.run)
         if run is None:
             yield f"job {life.name} has no run"
             continue

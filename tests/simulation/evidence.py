@@ -12,7 +12,7 @@ from typing import Any
 
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.landing import RecordBatch
+from orchestrations.contracts.landing import ClaimedRun, RecordBatch
 from orchestrations.contracts.manifest import ManifestLine, copy_name, decode_line
 from orchestrations.contracts.rollouts import RolloutInput
 from orchestrations.contracts.runs import RunRequest
@@ -30,6 +30,8 @@ from tests.simulation.world import World
 from tests.unit.orchestrations.examples import version_of
 
 Partition = str | None
+MANIFEST_DEPTH = 3
+"""Slashes in the name of a version's manifest; one of new files lies deeper."""
 
 
 @dataclass
@@ -227,6 +229,23 @@ class Evidence:
         }
 
     @cached_property
+    def claimed(self) -> dict[str, RunRequest]:
+        """Round of training → what it was claimed for."""
+        return {
+            ClaimedRun.from_dict(document).request.training: ClaimedRun.from_dict(document).request
+            for document in self.records(f"dataset-claims/{self.world.pipeline.name}/").values()
+        }
+
+    @cached_property
+    def ended_by_check(self) -> dict[str, str]:
+        """Round of training → when a check ended it."""
+        prefix = f"ended-by-check/{self.world.pipeline.name}/"
+        return {
+            name.removeprefix(prefix).removesuffix(".json"): document["at"].replace("Z", "+00:00")
+            for name, document in self.records(prefix).items()
+        }
+
+    @cached_property
     def models(self) -> list[Any]:
         return list(self.world.workspace.models.values())
 
@@ -297,7 +316,7 @@ class Evidence:
         return {
             blob.name.split("/")[2]: [decode_line(line) for line in blob.content.splitlines()]
             for blob in container.below(prefix)
-            if blob.name.endswith("/manifest.jsonl")
+            if blob.name.endswith("/manifest.jsonl") and blob.name.count("/") == MANIFEST_DEPTH
         }
 
     def manifest(self, version: str) -> list[ManifestLine]:

@@ -142,7 +142,7 @@ def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
 def jobs_run_where_there_is_quota(evidence: Evidence) -> Iterator[str]:
     """No job is submitted to a cluster that was deleted before its run began."""
     for life in evidence.world.cluster.lives.values():
-        run = evidence.runs.get(life.name)
+        run = evidence.runs.get(life.run)
         if run is None:
             continue
         submitted = life.states[0][0]
@@ -160,11 +160,11 @@ def rejections_have_their_cause(evidence: Evidence) -> Iterator[str]:
         if run.state != "rejected":
             continue
         error = run.instance.custom_status["error"]
-        life = evidence.world.cluster.lives.get(run.id)
+        ends = {it.end for it in evidence.world.cluster.lives.values() if it.run == run.id}
         if error["type"] == QuotaExceeded.__name__:
             if not _was_short(evidence, run):
                 yield f"{run.id} was rejected for want of quota, and there was some"
-        elif life is None or life.end not in REJECTED_FOR.get(error["type"], ()):
+        elif not ends & set(REJECTED_FOR.get(error["type"], ())):
             yield f"{run.id} was rejected: {error['type']}: {error['message'][:200]}"
 
 
@@ -177,9 +177,9 @@ def _was_short(evidence: Evidence, run: Run) -> bool:
         if item.at <= ended and began <= item.at + item.seconds
         for cluster in item.clusters
     }
-    compute = evidence.requests[run.id].pipeline.compute
-    options = compute[min(run.attempt, len(compute)) - 1 :]
-    return all(option.cluster in short for option in options)
+    stages = evidence.requests[run.id].pipeline.jobs.values()
+    options = (compute[min(run.attempt, len(compute)) - 1 :] for _, compute in stages)
+    return any(all(option.cluster in short for option in each) for each in options)
 
 
 def _shortages(evidence: Evidence) -> list[Shortage]:
@@ -189,7 +189,7 @@ def _shortages(evidence: Evidence) -> list[Shortage]:
 def data_that_is_copied_never_changes(evidence: Evidence) -> Iterator[str]:
     """A job that reads copies reads what was frozen, unless a part of it was forgotten."""
     for life in evidence.world.cluster.lives.values():
-        request = evidence.requests.get(life.name)
+        request = evidence.requests.get(life.run)
         if not life.found_changed or request is None or request.dataset.copies is None:
             continue
         lines = evidence.manifest(request.dataset.version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,9 +20,11 @@ from tests.simulation.evidence import Evidence, input_of
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
-from tests.simulation.story import CallFault, Release, Terminate, TerminateAfter
+from tests.simulation.story import HOUR, CallFault, Release, Terminate, TerminateAfter
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import Failure
+
+NEVER = "9999"
 
 LANDING_FAILED = "landing-failed"
 # From the end of the round that found it: its alert is on its way.
@@ -90,6 +92,10 @@ def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
         is_held = batch.result.outcome == "held"
         holds[zone] += is_held and zone not in held
         (held.add if is_held else held.discard)(zone)
+    for run in evidence.runs.values():
+        request = evidence.requests[run.id]
+        zone = landing_instance(request.pipeline.name, request.dataset.partition)
+        holds[zone] += run.state == "held"
     released = sum(isinstance(each, Release) for each in evidence.world.story.items)
     alerts = Counter((each["landing"], each["reason"]) for each in _held_alerts(evidence))
     for (zone, reason), count in alerts.items():
@@ -99,12 +105,17 @@ def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
 
 def data_is_trained_on_by_its_rules(evidence: Evidence) -> Iterator[str]:
     """A batch that started a run keeps `checks`, and has changed enough or waited long enough."""
-    trained: dict[str | None, list[ManifestLine]] = {}
+    trained: dict[str | None, list[tuple[str, list[ManifestLine]]]] = defaultdict(list)
     for batch, since in _batches_with_waits(evidence):
         version, outcome = batch.dataset.version, batch.result.outcome
-        before, after = trained.get(batch.dataset.partition), evidence.manifest(version)
+        known, after = trained[batch.dataset.partition], evidence.manifest(version)
+        frozen_at = batch.dataset.frozen_at.isoformat()
+        # Training that a check has ended by then does not count.
+        counted = [lines for at, lines in known if at > frozen_at]
+        before = counted[-1] if counted else None
         if outcome in ("started", "duplicate") and after:
-            trained[batch.dataset.partition] = after
+            run = evidence.runs.get(batch.result.run or "")
+            known.append((evidence.ended_by_check.get(run.version if run else "", NEVER), after))
         request = evidence.requests.get(batch.result.run or "")
         if outcome != "started" or request is None or not (before and after):
             continue
@@ -131,6 +142,45 @@ def forgotten_contents_are_found_and_trained_on_no_more(evidence: Evidence) -> I
         for line in evidence.manifest(batch.dataset.version):
             if evidence.forgotten.get((line.md5, line.size), at) < at:
                 yield f"{batch.batch} was frozen at {at:.0f} s with the forgotten {line.path}"
+
+
+def training_waits_for_its_checks(evidence: Evidence) -> Iterator[str]:
+    """What a round of training has to pass, it has passed; only what is released has nothing to."""
+    lives = evidence.world.cluster.lives.values()
+    passed = {(life.run.rpartition("-")[0], life.stage) for life in lives if life.passed}
+    for life in lives:
+        training, run = life.run.rpartition("-")[0], evidence.runs.get(life.run)
+        claim = None if run is None else evidence.claimed.get(run.version)
+        if life.stage != "training" or claim is None:
+            continue
+        missing = {each for each in claim.checks if (training, each) not in passed}
+        if "landfall.champion" not in evidence.world.workspace.jobs[life.name].tags:
+            missing.discard("champion-check")
+        if "data-check" in claim.pipeline.jobs and "data-check" not in claim.checks:
+            name = f"released/{claim.pipeline.name}/{claim.dataset.version}"
+            missing |= set() if evidence.records(name) else {"data-check"}
+        if missing:
+            yield f"job {life.name} was submitted, and {sorted(missing)} had not passed"
+
+
+def failed_checks_hold_and_alert(evidence: Evidence) -> Iterator[str]:
+    """A run ends as held exactly if its data check failed, and operators are told."""
+    alerted: dict[str, float] = {}
+    for alert in evidence.alerts:
+        if alert.subject == "batch-held":
+            at = (alert.enqueued_at - START).total_seconds()
+            alerted.setdefault(evidence.data_of(alert)["landing"], at)
+    failed = {life.run for life in evidence.world.cluster.lives.values() if life.passed is False}
+    for run in evidence.runs.values():
+        request = evidence.requests[run.id]
+        landing = landing_instance(request.pipeline.name, request.dataset.partition)
+        ended = (run.instance.last_updated_at - START).total_seconds()
+        told = alerted.get(landing, evidence.world.scheduler.time())
+        is_late = told - ended > HOUR + excused(evidence, ended, told, SERVICES_OF_ALERTS)
+        if run.state == "held" and (run.id not in failed or is_late):
+            yield f"{run.id} is held: failed {run.id in failed}, alert at {told:.0f} s"
+        if run.state == "succeeded" and run.id in failed:
+            yield f"{run.id} has trained, and a check had ended it"
 
 
 def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
@@ -302,6 +352,8 @@ INVARIANTS_OF_LANDINGS = (
     one_hold_has_one_alert,
     data_is_trained_on_by_its_rules,
     forgotten_contents_are_found_and_trained_on_no_more,
+    training_waits_for_its_checks,
+    failed_checks_hold_and_alert,
     nothing_waits_longer_than_its_age,
     signals_lead_to_runs,
     requests_lead_to_runs,

@@ -31,6 +31,7 @@ from handlers.training import admission, assets, compute_clusters, job_outputs, 
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
+from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.datasets import Configuration, FreezeManifest
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
 from orchestrations.contracts.runs import Model, RunRequest, RunStatus
@@ -41,11 +42,12 @@ from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import decisions
-from orchestrations.training import retraining, run_progress
+from orchestrations.training import check_stages, retraining, run_progress
 from orchestrations.training.room import Reasons, Room
 from tests.simulation.world import PIPELINES_FOLDER
 
 Mutation = Callable[[], AbstractContextManager[Any]]
+PASSED = Checked(passed=True, message="")
 
 
 def _body(name: str, body: Callable[[Clients, Any], Contract]) -> Mutation:
@@ -77,6 +79,10 @@ def _describe_with_stack(error: LandfallError) -> Failure:
 def _both(first: Mutation, second: Mutation) -> Generator[None]:
     with first(), second():
         yield
+
+
+def _pass_any(run: Any, _job: Any, _results: Any) -> Generator[Any, Any, bool]:
+    return (yield from check_stages.pass_check(run, PASSED))
 
 
 def _nothing(_clients: Clients, _request: Any) -> Done:
@@ -318,6 +324,18 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "little changes are enough": lambda: mock.patch.object(
         comparing, "too_little", return_value=None
+    ),
+    "a failed data check is a warning": lambda: mock.patch.object(
+        retraining, "conclude_check", _pass_any
+    ),
+    "a failed data check holds nothing": lambda: mock.patch.object(
+        check_stages, "_hold", return_value=()
+    ),
+    "a champion has always lost": lambda: mock.patch.object(
+        check_stages, "judge_champion", return_value=PASSED
+    ),
+    "what a check has ended counts as trained on": lambda: mock.patch.object(
+        comparing, "find_end_by_check", return_value=None
     ),
     "the age of waiting batches is not looked at": lambda: mock.patch.object(
         landings, "zones_past_age", return_value=()

@@ -47,7 +47,7 @@ def verdicts_are_no_failures(evidence: Evidence) -> Iterator[str]:
 def mistakes_are_paid_for_once(evidence: Evidence) -> Iterator[str]:
     """A job's mistake that it would make again is not tried again."""
     for life in evidence.world.cluster.lives.values():
-        run = evidence.runs.get(life.name)
+        run = evidence.runs.get(life.run)
         if run is None or life.end not in MISTAKES or life.states[-1][1] != "Completed":
             continue
         error = (run.instance.custom_status or {}).get("error") or {}
@@ -86,7 +86,7 @@ def work_is_resumed(evidence: Evidence) -> Iterator[str]:
 def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
     """Azure ML restarts a job whose nodes were taken: its run goes on."""
     for life in evidence.world.cluster.lives.values():
-        run = evidence.runs.get(life.name)
+        run = evidence.runs.get(life.run)
         if run is None or not life.preemptions or run.state not in ("retrying", "failed"):
             continue
         error = run.instance.custom_status["error"]
@@ -101,7 +101,7 @@ def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
 def outages_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
     """A run whose job has completed waits for what it needs, and trains nothing again."""
     for life in evidence.world.cluster.lives.values():
-        run = evidence.runs.get(life.name)
+        run = evidence.runs.get(life.run)
         if run is None or life.end in MISTAKES or life.states[-1][1] != "Completed":
             continue
         if run.is_broken or run.state not in ("retrying", "failed"):
@@ -116,7 +116,7 @@ def outages_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
 def jobs_are_ended_within_their_limits(evidence: Evidence) -> Iterator[str]:
     """A deadline or a cancellation holds, also while Service Bus hangs."""
     for life in evidence.world.cluster.lives.values():
-        request = evidence.requests.get(life.name)
+        request = evidence.requests.get(life.run)
         limits = (evidence.world.pipeline if request is None else request.pipeline).limits
         for status, limit in (
             ("Queued", limits.queued_seconds),
@@ -153,7 +153,7 @@ def _spans(life: JobLife, status: str, end: float) -> Iterator[tuple[float, floa
 
 
 def _has_no_run(evidence: Evidence, life: JobLife) -> bool:
-    run = evidence.runs.get(life.name)
+    run = evidence.runs.get(life.run)
     return run is None or run.is_broken  # reconciliation ends it
 
 

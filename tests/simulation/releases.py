@@ -24,6 +24,8 @@ from tests.simulation.story import ConfigurationChange
 
 _RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
 
+_CHEAP = {"cluster": "spot", "size": "Standard_D4s_v5", "priority": "low_priority", "nodes": 1}
+_CREATED = ("checks", "champion_check")
 CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "include": {"source": {"include": ["[0-9]*[0-3].png", "day=*[0-3].png"]}},
     "exclude nothing": {"source": {"include": ["*"]}},
@@ -43,6 +45,10 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 60}]}},
     "checks": {"checks": {"changed_at_most": 0.3, "duplicates_at_most": 0.4}},
     "minimum change": {"settle": {"minimum_change": {"files": 3}, "maximum_age_seconds": 21_600}},
+    "jobs of checks": {
+        "checks": {"job": "checks.yml", "compute": [_CHEAP]},
+        "champion_check": {"job": "champion.yml", "compute": [_CHEAP]},
+    },
     # The first option is on another cluster; the second one needs more nodes of a known one.
     "compute": {
         "compute": [
@@ -57,7 +63,7 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     },
 }
 """Change → section → keys and their values, or the whole section if it is a list. A section that a
-pipeline lacks stays away, except `checks`."""
+pipeline lacks stays away, except those of checks."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,12 @@ class Release:
 
 def read_release(folder: Path, pipeline: str, at: datetime) -> Release:
     """The release in a folder, as far as it is about one pipeline."""
-    texts = [(folder / pipeline / name).read_text("utf-8") for name in ("pipeline.yml", "job.yml")]
+    deployed = pipelines_of(folder)[pipeline]
+    texts: list[Any] = [(folder / pipeline / "pipeline.yml").read_text("utf-8")]
+    *checks, job = (folder / pipeline / name for name, _ in deployed.jobs.values())
+    texts += [job.read_text("utf-8"), *([each.read_text("utf-8"), None] for each in checks)]
     digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
-    return Release(at, digest, pipelines_of(folder)[pipeline])
+    return Release(at, digest, deployed)
 
 
 @functools.cache
@@ -109,6 +118,8 @@ def write_release(
         for change in changes:
             _apply(document, CHANGES[change])
         file.write_text(yaml.safe_dump(document, sort_keys=False))
+        for name in ("checks.yml", "champion.yml") if "jobs of checks" in changes else ():
+            shutil.copy(file.parent / "job.yml", file.parent / name)
     for file in folder.glob("*/job.yml"):
         text = file.read_text("utf-8")
         file.write_text(text.replace("trainers.train", f"trainers.train --{floor}"))
@@ -125,7 +136,7 @@ def write_release_without(source: Path, pipeline: str) -> Path:
 
 def _apply(document: dict[str, Any], change: Mapping[str, Any]) -> None:
     for section, values in change.items():
-        found = document.setdefault(section, {}) if section == "checks" else document.get(section)
+        found = document.setdefault(section, {}) if section in _CREATED else document.get(section)
         if isinstance(values, list):
             document[section] = copy.deepcopy(values)
             continue

@@ -155,6 +155,7 @@ ConfigurationChange = Literal[
     "compute",
     "checks",
     "minimum change",
+    "jobs of checks",
 ]
 """A change of a section of `pipeline.yml`; `releases` says what it is."""
 

@@ -63,6 +63,19 @@ FEW_ADDED: list[Item] = [
     Deploy(at=2 * HOUR, floor=0.5, changes=("minimum change",)),
     Upload(at=5 * HOUR, path="2.png", content="two"),
 ]
+# The jobs in order: the training, the data check of the second batch.
+WRONG: list[Item] = [
+    UPLOAD,
+    Deploy(at=2 * HOUR, floor=0.5, changes=("jobs of checks",)),
+    Upload(at=5 * HOUR, path="2.png", content="two"),
+    JobFate(number=2, end="is worse"),
+]
+# The data is right, and the champion has lost nothing.
+GOOD_CHAMPION: list[Item] = [
+    *WRONG[:3],
+    JobFate(number=2, end="completes"),
+    JobFate(number=3, end="completes"),
+]
 # Together their runs want more nodes than there are.
 TWO_BATCHES: list[Item] = [
     QUEUED_UPLOAD,
@@ -258,6 +271,20 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "failing landings are not shown": ("failing_landings_are_shown", REFUSED),
     "rules for data are not read": ("data_is_trained_on_by_its_rules", MANY_CHANGED),
     "little changes are enough": ("data_is_trained_on_by_its_rules", FEW_ADDED),
+    "a failed data check is a warning": ("training_waits_for_its_checks", WRONG),
+    "a failed data check holds nothing": ("failed_checks_hold_and_alert", WRONG),
+    "a champion has always lost": ("training_waits_for_its_checks", GOOD_CHAMPION),
+    "what a check has ended counts as trained on": (
+        "data_is_trained_on_by_its_rules",
+        # One of four files is overwritten, and that does not train; then a second one is.
+        [
+            *(Upload(at=UPLOADED_AT, path=f"{n}.png", content=f"{n}") for n in range(4)),
+            Deploy(at=2 * HOUR, floor=0.5, changes=("jobs of checks", "checks")),
+            *(Upload(at=5 * n * HOUR, path=f"{n}.png", content=f"other {n}") for n in (1, 2)),
+            *(JobFate(number=n, end="completes") for n in (2, 3, 4)),
+            JobFate(number=5, end="is worse"),
+        ],
+    ),
     "the age of waiting batches is not looked at": (
         "nothing_waits_longer_than_its_age",
         FEW_ADDED,

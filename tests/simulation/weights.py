@@ -57,5 +57,6 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "compute": 0.2,
     "checks": 0.15,
     "minimum change": 0.15,
+    "jobs of checks": 0.2,
 }
 """Change of `pipeline.yml` → the chance that a release has it."""

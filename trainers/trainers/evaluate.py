@@ -26,6 +26,7 @@ from trainers.arguments import option, parse_options
 from trainers.data.dataset import DataOptions, Dataset
 from trainers.data.image_file import ImageFormat
 from trainers.errors import TrainingError
+from trainers.files import write_json_atomically
 from trainers.inputs import load_dataset, task_of
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates
@@ -90,6 +91,9 @@ class Options(DataOptions):
     """The command line."""
 
     model: Path = option(..., "a folder that trainers.train left")
+    output_dir: Path | None = option(
+        None, "also write the scores there as metrics.json, as a job of champion_check does"
+    )
     architecture: str | None = option(
         None, "the dotted path of your own model, if the folder is of one"
     )
@@ -115,6 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "dataset_version": dataset.version,
     }
     sys.stdout.write(json.dumps(result) + "\n")
+    if options.output_dir is not None:
+        scores = {name: value for name, value in result.items() if isinstance(value, int | float)}
+        write_json_atomically(options.output_dir / "metrics.json", scores)
     return 0
 
 

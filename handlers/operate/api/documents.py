@@ -9,8 +9,10 @@ from pydantic import Field, RootModel
 
 from handlers.operate.api.queues import CostState
 from handlers.operate.api.requests import Accepted, Document
+from orchestrations.configuration.checks import CheckStage
 from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.configuration.section import ignore_fields
+from orchestrations.contracts.checked import CheckedRule
 from orchestrations.contracts.landing import (
     BatchOutcome,
     HoldReason,
@@ -20,7 +22,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.outcomes import BlobState, HoldEnd, PipelineState
 from orchestrations.contracts.rollouts import EndpointEffect
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.runs import RunCost, RunState, RunStatus
 from orchestrations.contracts.training import UsedCompute
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
@@ -51,6 +53,8 @@ class TimelineEntry(Document):
     """A period in one state of a run; `ended_at` is null for the current state."""
 
     state: RunState
+    stage: CheckStage | None
+    """What was checked before the training; null: the training."""
     began_at: datetime
     ended_at: datetime | None
 
@@ -75,6 +79,25 @@ class Diagnosis(Document):
     exit_code: int | None
 
 
+class RunCheck(Document):
+    """The verdict of a check before the training."""
+
+    passed: bool
+    message: str
+    """A sentence with the numbers that decided."""
+    rules: list[CheckedRule]
+    """Those that failed come first."""
+    report: str | None
+    """The HTML report: container and blob in the workspace's storage account. It is not served
+    here, since its script could act for who reads it."""
+    job: str | None
+    job_url: str | None
+    """The job in Azure ML studio, which shows the report among its outputs."""
+    cost: RunCost | None
+    saved: str | None
+    """What the training that was not needed would have cost; null if that is not known."""
+
+
 class RunDetail(RunSummary):
     """Answer of `GET /api/runs/{run}` for a run."""
 
@@ -86,6 +109,8 @@ class RunDetail(RunSummary):
     bytes: int | None
     champion: str | None
     """The model version that the run's model is compared with."""
+    data_check: RunCheck | None
+    champion_check: RunCheck | None
     no_cost: str | None
     """Why `cost` is null; null if it is not."""
     all_metrics: dict[str, float]

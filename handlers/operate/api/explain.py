@@ -14,7 +14,7 @@ from handlers.landing import event_records
 from handlers.landing.batch_contents import is_directory_stub, read_quarantine
 from handlers.landing.batch_records import BATCHES_SEARCHED, BatchSearch, last_batch, read_held
 from handlers.landing.blob_events import normal_etag, parse_blob_address, watching, why_unsafe
-from handlers.landing.dataset_claims import claimed_dataset
+from handlers.landing.dataset_claims import claimed_dataset, find_end_by_check
 from handlers.landing.forgetting import content_of, read_contents
 from handlers.landing.zone_troubles import read_troubles
 from handlers.operate.api import sentences
@@ -244,6 +244,10 @@ class _Inquiry:
         match batch.result.outcome:
             case "started":
                 reason = f"part of dataset version {version}, which started run {run}{found_by}"
+                ended = find_end_by_check(self._clients, self._pipeline.name, version)
+                if ended is not None:
+                    state = "held" if ended.stage == "data-check" else state
+                    reason += f"; it did not train: {ended.message}"
             case "duplicate":
                 why = batch.result.reason
                 why = f", which run {run} was started for" if why is None else f"; {why}"

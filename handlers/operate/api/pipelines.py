@@ -197,7 +197,8 @@ async def _read_zone(
     )
     status = parsed(instance.custom_status) if is_live(instance) else None
     held = None
-    if last is not None and last.dataset != last.last_trained:
+    # A check of the run may hold a batch that counts as trained on since its run was started.
+    if last is not None and (last.dataset != last.last_trained or len(pipeline.jobs) > 1):
         held = await STORAGE.ask(_held, clients, pipeline, last, pause)
     return ZoneFacts(
         partition=partition,

@@ -9,6 +9,7 @@ from handlers.platform.clients import Clients
 from handlers.training.admission import find_admission
 from orchestrations.configuration.queues import Queue, Queues
 from orchestrations.contracts.capacity import Admission
+from orchestrations.names import run_of_job
 from orchestrations.training import accounts
 from orchestrations.training.admission import Division, divide
 from orchestrations.training.room import Room
@@ -186,13 +187,13 @@ def _describe(queue: Queue, room: Room, division: Division) -> QueueState:
         ],
         budget=_describe_budget(queue, room),
         holding=[
-            RunHoldingNodes.model_validate(run)
+            RunHoldingNodes.model_validate(run.model_copy(update={"run": run_of_job(run.run)}))
             for run in document.admitted
             if run.queue == queue.name
         ],
         waiting=[
             RunWaitingForNodes(
-                run=run.run,
+                run=run_of_job(run.run),
                 pipeline=run.pipeline,
                 since=run.since,
                 sentence=division.reasons[run.run],

@@ -232,6 +232,8 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "blobs": record.blobs,
             "bytes": record.bytes,
             "champion": record.champion,
+            "data_check": record.data_check,
+            "champion_check": record.champion_check,
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),
@@ -256,7 +258,7 @@ def timeline(record: RunRecord) -> list[TimelineEntry]:
     """The states of a run, each with its start and end. Pure."""
     ends: list[datetime | None] = [later.began_at for _, later in pairwise(record.steps)]
     return [
-        TimelineEntry(state=step.state, began_at=step.began_at, ended_at=end)
+        TimelineEntry(state=step.state, stage=step.stage, began_at=step.began_at, ended_at=end)
         for step, end in zip(record.steps, [*ends, None], strict=True)
     ]
 

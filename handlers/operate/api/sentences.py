@@ -17,6 +17,7 @@ from orchestrations.contracts.landing import LastBatch, SettlingRules, ZoneActiv
 from orchestrations.contracts.outcomes import rule_of_run, rule_of_trouble
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.landing.settling import Wait, before_listing
+from orchestrations.names import run_of_job
 from orchestrations.training.room import clock
 
 
@@ -50,9 +51,10 @@ def of_settling(
 
 def of_run(run: RunStatus, pipeline: Pipeline) -> str:
     """Describe an active run."""
+    checking = "" if run.stage is None else f", for the {run.stage.replace('-', ' ')}"
     text = (
         f"run {run.id} (attempt {run.attempt} of {pipeline.retry.attempts}) has been "
-        f"{run.state.replace('_', ' ')} since {clock(run.since)}"
+        f"{run.state.replace('_', ' ')} since {clock(run.since)}{checking}"
     )
     limits = {
         "queued": pipeline.limits.queued_seconds,
@@ -145,7 +147,7 @@ def of_no_run_cost(run: str, admission: Admission | None) -> str:
     """Why a run has no cost; `admission` is None without a `queues.yml`."""
     if admission is None:
         return "not known: there is no queues.yml, which has the prices"
-    if any(each.run == run for each in (*admission.admitted, *admission.waiting)):
+    if any(run_of_job(each.run) == run for each in (*admission.admitted, *admission.waiting)):
         return "not known yet: it is counted when the job has ended"
     return "not known: the run was in no queue of queues.yml, which has the prices"
 

@@ -63,7 +63,7 @@ from orchestrations.contracts.training import (
     Waiting,
 )
 from orchestrations.errors import JobFailed, TransientError
-from orchestrations.names import notification_id
+from orchestrations.names import notification_id, run_of_job, stage_job
 from orchestrations.platform.trace_context import run_header
 from orchestrations.platform.waiting import ENDED
 from orchestrations.training.retraining import retraining
@@ -160,7 +160,8 @@ async def mend_run(
     if not is_decided:
         if await _start_again(clients, starter, instance, now=now):
             return "started again"
-        await AZURE_ML.ask(cancel_job, clients, CancelJob(job=run))
+        job = last_status(instance).job or run
+        await AZURE_ML.ask(cancel_job, clients, CancelJob(job=job))
     request = await BACKGROUND.ask(_request_of, clients, instance)
     if request is not None:
         if not is_decided:
@@ -218,11 +219,12 @@ def _input_to_go_on(
         return RunInput(request=given.request, ending=ending).to_dict()
     try:
         job = get_job(clients, GetJob(job=str(instance.instance_id)))
-    except JobFailed:  # there is none
+    except JobFailed:  # there is none; the jobs of checks are adopted on the way
         return document
     since = last.since if last.state == job.state else now
     waiting = Waiting(job=job, state_since=since)
-    return RunInput(request=given.request, waiting=waiting).to_dict()
+    training = given.request.model_copy(update={"checks": ()})
+    return RunInput(request=training, waiting=waiting).to_dict()
 
 
 async def complete_record(
@@ -305,15 +307,22 @@ async def reconcile_nodes(
 ) -> bool:
     """Return the nodes of a run that has ended; the result is whether this call returned them.
 
+    `run` is the name of a job: the nodes of a check are also returned when a live run has gone on.
     A live run that was admitted, but still waits for nodes, is woken up. One that is about to be
     started again keeps its place.
     """
-    instance = await starter.get_status(run)
+    instance = await starter.get_status(run_of_job(run))
     if is_handed_over(instance):
         return False
-    if not is_live(instance):
+    if not is_live(instance) or _has_gone_on(instance, run):
         request = ReturnNodes(run=run)
         return (await BACKGROUND.ask(return_nodes, clients, request)).returned
     if is_admitted and last_status(instance).state == "waiting_for_nodes":
-        await wake_up(starter, run)
+        await wake_up(starter, run_of_job(run))
     return False
+
+
+def _has_gone_on(instance: DurableOrchestrationStatus, job: str) -> bool:
+    """Whether the job is that of a check, and the run is at a later stage."""
+    stage = last_status(instance).stage or "training" if job != run_of_job(job) else None
+    return stage is not None and stage_job(str(instance.instance_id), stage) != job

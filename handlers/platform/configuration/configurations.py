@@ -43,9 +43,9 @@ def deployed_pipeline(clients: Clients, name: str) -> Pipeline:
 
 
 def resolve_configuration(clients: Clients, name: str) -> Configuration:
-    """Read the currently deployed `pipeline.yml` and `job.yml`, and store their text.
+    """Read the currently deployed `pipeline.yml` and its job files, and store their text.
 
-    The hash also covers the code that `job.yml` names. The code itself is not kept: a job is
+    The hash also covers the code that the job files name. The code itself is not kept: a job is
     submitted with the code that is deployed at that time.
 
     Raises:
@@ -56,16 +56,18 @@ def resolve_configuration(clients: Clients, name: str) -> Configuration:
     pipeline = parse_pipeline(
         file, pipeline_text, records_container=clients.settings.records_container
     )
-    job_file = file.parent / pipeline.job
-    job_text = _read(job_file)
-    code = digest_of_code(job_file)
-    content = json.dumps([pipeline_text, job_text, *([] if code is None else [code])])
-    digest = hashlib.sha256(content.encode()).hexdigest()[:HASH_HEX_DIGITS]
-    record_store.create(
-        clients.records,
-        _record(name, digest),
-        {"pipeline": pipeline_text, "job": job_text, "code": code},
-    )
+    job_text, code = _read_job(file.parent / pipeline.job)
+    others = {
+        name: _read_job(file.parent / name)
+        for stage, (name, _) in pipeline.jobs.items()
+        if stage != "training"
+    }
+    content = [pipeline_text, job_text, *([] if code is None else [code]), *others.values()]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:HASH_HEX_DIGITS]
+    kept: dict[str, Any] = {"pipeline": pipeline_text, "job": job_text, "code": code}
+    if others:
+        kept["jobs"] = {name: text for name, (text, _) in others.items()}
+    record_store.create(clients.records, _record(name, digest), kept)
     return Configuration(hash=digest, pipeline=pipeline)
 
 
@@ -79,16 +81,17 @@ def read_pipeline(clients: Clients, name: str, configuration: str) -> Pipeline:
     return parse_kept_pipeline(_file(clients, name), document["pipeline"])
 
 
-def read_job_file(clients: Clients, pipeline: str, configuration: str) -> str:
-    """The text of `job.yml` in a kept configuration.
+def read_job_file(clients: Clients, pipeline: str, configuration: str, file: str) -> str:
+    """The text of a job file in a kept configuration: `job.yml`, or that of a check.
 
     Raises:
         InvalidPipeline: its record was deleted.
     """
-    return _kept(clients, pipeline, configuration)["job"]
+    document = _kept(clients, pipeline, configuration)
+    return document.get("jobs", {}).get(file) or document["job"]
 
 
-def _kept(clients: Clients, pipeline: str, configuration: str) -> dict[str, str]:
+def _kept(clients: Clients, pipeline: str, configuration: str) -> dict[str, Any]:
     name = _record(pipeline, configuration)
     document = record_store.read(clients.records, name)
     if document is None:
@@ -100,6 +103,11 @@ def _kept(clients: Clients, pipeline: str, configuration: str) -> dict[str, str]
 
 def _file(clients: Clients, name: str) -> Path:
     return clients.settings.pipelines_folder / name / PIPELINE_FILE
+
+
+def _read_job(file: Path) -> tuple[str, str | None]:
+    """The text of a job file, and the digest of the code that it names."""
+    return _read(file), digest_of_code(file)
 
 
 def _read(file: Path) -> str:

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from handlers.platform.configuration.located_yaml import LocatedYaml, read_text
 from orchestrations.configuration.deploy import Deploy, OnlineDeploy
-from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.configuration.pipeline import SECTIONS, Pipeline
 from orchestrations.configuration.queues import Queues, mismatch
 from orchestrations.errors import InvalidPipeline, InvalidQueues, PermanentError
 
@@ -76,20 +76,17 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
         problem = f"was removed: {_REMOVED[key]} (value: {parsed.document[key]!r})"
         raise InvalidPipeline(parsed.problem((key,), problem))
     pipeline = parsed.validate(Pipeline, name=file.parent.name)
-    if not (file.parent / pipeline.job).is_file():
-        raise InvalidPipeline(
-            parsed.problem(
-                ("job",), f"{pipeline.job!r} is not a file in the folder of pipeline.yml"
-            )
-        )
-    job_file = file.parent / pipeline.job
-    job_text = read_text(job_file, invalid=InvalidPipeline)
-    nodes = {option.nodes for option in pipeline.compute}
-    document = check_job_file(job_file, job_text, nodes=nodes)
-    for name in pipeline.parameters:
-        problem = _problem_of_parameter(name, document, job_text)
-        if problem is not None:
-            raise InvalidPipeline(parsed.problem(("parameters", name), problem))
+    for stage, (name, compute) in pipeline.jobs.items():
+        job_file = file.parent / name
+        if not job_file.is_file():
+            problem = f"{name!r} is not a file in the folder of pipeline.yml"
+            raise InvalidPipeline(parsed.problem((*SECTIONS[stage], "job"), problem))
+        job_text = read_text(job_file, invalid=InvalidPipeline)
+        document = check_job_file(job_file, job_text, nodes={option.nodes for option in compute})
+        for parameter in pipeline.parameters if stage == "training" else ():
+            problem = _problem_of_parameter(parameter, document, job_text)
+            if problem is not None:
+                raise InvalidPipeline(parsed.problem(("parameters", parameter), problem))
     deploy = pipeline.deploy
     for key in ("deployment", "smoke_request") if deploy is not None else ():
         name = getattr(deploy, key, None)

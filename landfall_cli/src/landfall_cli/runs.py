@@ -14,8 +14,8 @@ from landfall_cli.output import Output, assignments, cost, duration, exact, resu
 from landfall_cli.session import After, By, Exit, OptionalReason, Reason, Session, Yes, command
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
-GOOD_ENDS = frozenset({"succeeded", "not_promoted", "superseded"})
-BAD_ENDS = frozenset({"failed", "rejected", "cancelled"})
+GOOD_ENDS = frozenset({"succeeded", "not_promoted", "not_needed", "superseded"})
+BAD_ENDS = frozenset({"failed", "rejected", "cancelled", "held"})
 POLL_SECONDS = 2.0
 
 Run = Annotated[str, typer.Argument(help="The run's id.")]
@@ -80,7 +80,7 @@ def get_run(session: Session, run: Run) -> None:
 
 @command(app)
 def watch(session: Session, run: Run) -> None:
-    """Follow a run until it has ended; exit code 1 if it failed or was cancelled."""
+    """Follow a run until it has ended; exit code 1 if it failed, was held or was cancelled."""
     shown = ""
     while True:
         document = session.api.get(f"/api/runs/{run}")
@@ -188,6 +188,8 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "redriven from": run["links"]["redriven_from"],
             "redriven as": run["links"]["redriven_as"],
             "superseded by": run["links"]["superseded_by"],
+            "data check": _check(run["data_check"]),
+            "champion check": _check(run["champion_check"]),
         }
     )
     rows: list[tuple[Text, str, str]] = []
@@ -196,8 +198,23 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
         if step["ended_at"]:
             ended_at = datetime.fromisoformat(step["ended_at"])
             span = duration(ended_at - datetime.fromisoformat(step["began_at"]))
-        rows.append((state(step["state"]), exact(step["began_at"]), span))
+        stage = f"  ({step['stage']})" if step["stage"] else ""
+        rows.append((state(step["state"]).append(stage), exact(step["began_at"]), span))
     output.line("")
     output.table(("STATE", "FROM", "FOR"), rows)
     for line in ("", *run["log"]) if run["log"] else ():
         output.line(line)
+
+
+def _check(check: Mapping[str, Any] | None) -> str | None:
+    """The verdict of a check on one line, with what people look at next."""
+    if check is None:
+        return None
+    more = (
+        ("saved", check["saved"]),
+        ("cost", check["cost"] and cost(check)),
+        ("report", check["report"]),
+        ("job", check["job_url"]),
+    )
+    facts = [f"{name}: {value}" for name, value in more if value]
+    return "; ".join([check["message"], *facts])

@@ -1,8 +1,8 @@
 """A training program that does what its data tells it: what is recorded here is the orchestrators.
 
 `script.json` among the data: `seconds` it takes (0), how often it `crashes` before it succeeds (0),
-the `accuracy` that it then has (0.9), whether it finds the data `changed` (0). A file `*.bad` has
-it refuse the dataset.
+the `accuracy` that it then has (0.9), whether it finds the data `changed` (0) or, as a data check,
+`wrong` (0). A file `*.bad` has it refuse the dataset.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def main() -> int:
     model.mkdir(parents=True, exist_ok=True)
     (model / "model.json").write_text("{}")
     (given.output_dir / "metrics.json").write_text(json.dumps(metrics))
+    (given.output_dir / "checks.json").write_text(json.dumps({"passed": not script.get("wrong")}))
     return 0
 
 

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from handlers.training.job_outputs import results_folder
+from orchestrations.configuration.checks import Stage
+from orchestrations.names import run_of_job, stage_job
 from tests.fakes.blob_storage import StorageAccount
 from tests.simulation.fakes.azure_ml import Workspace
 from tests.simulation.scheduler import Scheduler
@@ -27,6 +29,10 @@ CHECKPOINT_SECONDS = 60.0
 # What is left to do after the last checkpoint: evaluation, and the model's files.
 SHORTEST_SECONDS = 20.0
 LOST_SECONDS = 120.0
+WRONG_OR_WORSE = 0.3
+"""The chance that a data check finds wrong data, and that a champion does worse on new files."""
+SAYS_NOTHING = ("leaves no metrics", "leaves a null metric")
+STAGES: tuple[Stage, ...] = ("data-check", "champion-check", "training")
 GOOD = {"accuracy": 0.95, "champion_accuracy": 0.9}
 WORSE = {"accuracy": 0.85, "champion_accuracy": 0.9}
 
@@ -45,6 +51,8 @@ class JobLife:
     """Second → Azure ML's status."""
     found_changed: bool = False
     """Whether it found other data than its manifest lists."""
+    passed: bool | None = None
+    """Of a check: its verdict."""
     checkpoints: str = ""
     """The folder that its program writes checkpoints to, and resumes from."""
     needs: float = 0.0
@@ -58,6 +66,14 @@ class JobLife:
     """For each time: the work in the checkpoint that it resumed from, and since; seconds."""
     cancelled_at: float | None = None
     """When its cancellation was requested."""
+
+    @property
+    def run(self) -> str:
+        return run_of_job(self.name)
+
+    @property
+    def stage(self) -> Stage:
+        return next(each for each in STAGES if stage_job(self.run, each) == self.name)
 
     @property
     def has_ended(self) -> bool:
@@ -99,9 +115,11 @@ class Cluster:
             end="completes" if fate is None else fate.end,
             cluster=job.compute,
             command=job.command,
-            checkpoints=job.outputs["checkpoints"]["path"],
+            checkpoints=job.outputs.get("checkpoints", {"path": job.name})["path"],
             needs=self._work_of(job.tags["landfall.dataset-version"]),
         )
+        if fate is None and life.stage != "training" and self._chance.random() < WRONG_OR_WORSE:
+            life.end = "is worse"
         self.lives[job.name] = life
         life.states.append((self._scheduler.time(), "Queued"))
         if life.end != "never starts":
@@ -228,12 +246,23 @@ class Cluster:
             files = [line["path"] for line in self._manifest(life)]
             self._fail(life, "DataRejected", files[: 1 if life.end == "rejects a file" else None])
         else:
-            metrics: dict[str, float | None] = dict(WORSE if life.end == "is worse" else GOOD)
-            if life.end == "leaves a null metric":
-                metrics["accuracy"] = None
-            if life.end != "leaves no metrics":
-                self._leave(life, "metrics.json", metrics)
+            self._leave_results(life)
             self._set(life, "Completed")
+
+    def _leave_results(self, life: JobLife) -> None:
+        if life.stage != "training" and life.end not in SAYS_NOTHING:
+            # A champion check passes if the champion has lost something.
+            life.passed = (life.end == "is worse") == (life.stage == "champion-check")
+        if life.end == "leaves no metrics":
+            return
+        if life.stage == "data-check":
+            rule = {"name": "broken", "passed": bool(life.passed), "value": 0.5, "limit": 0.1}
+            self._leave(life, "checks.json", {"passed": life.passed, "checks": [rule]})
+            return
+        metrics: dict[str, float | None] = dict(WORSE if life.end == "is worse" else GOOD)
+        if life.end == "leaves a null metric":
+            metrics["accuracy"] = None
+        self._leave(life, "metrics.json", metrics)
 
     def _fail(self, life: JobLife, kind: str, paths: list[str]) -> None:
         files = [{"path": path, "reason": kind} for path in paths]

@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 
 from handlers.platform.configuration.pipeline_files import load_pipelines
+from handlers.training.job_outputs import parse_checks
 from tests.unit.trainers.small_datasets import freeze, image_file
 
 REPOSITORY = Path(__file__).parents[3]
 TEMPLATES = REPOSITORY / "pipelines" / "templates"
+CHECKED = REPOSITORY / "pipelines" / "digits-checked"
 NAMES = ("minimal", "tabular")
 
 
@@ -35,12 +38,18 @@ def program(path: Path) -> Any:
 
 
 def exit_code(
-    template: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, champion: str = "none"
+    template: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    champion: str = "none",
+    job_file: Path | None = None,
 ) -> int:
     """Of the job's own command, on `folder`/data: in this process, where its imports are loaded."""
-    job = yaml.safe_load((TEMPLATES / template / "job.yml").read_text())
+    job = yaml.safe_load((job_file or TEMPLATES / template / "job.yml").read_text())
     filled = re.sub(r"\$\{\{(in|out)puts\.(\w+)\}\}", r"{\2}", job["command"]).format(
         manifest=folder / "manifest",
+        new_data=folder / "manifest",
         data=folder / "data",
         champion=champion,
         results=folder / "results",
@@ -176,3 +185,51 @@ def test_the_environments_have_the_versions_that_are_tested() -> None:
         conda = yaml.safe_load((TEMPLATES / template / "environment" / "conda.yml").read_text())
         [pins] = [each["pip"] for each in conda["dependencies"] if isinstance(each, dict)]
         assert set(pins) <= {line.split(" ;")[0] for line in constraints}
+
+
+def test_the_images_are_checked_and_the_report_names_the_bad_ones(
+    copied: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied("digits")
+    job = CHECKED / "checks" / "job.yml"
+    assert exit_code("checks", folder, monkeypatch, job_file=job) == 0
+    assert document(folder, "checks")["passed"]
+    Image.new("L", (8, 8)).save(folder / "data" / "0" / "blank.png")
+    (folder / "data" / "0" / "broken.png").write_text("no image")
+    freeze(folder / "data", folder / "manifest")
+    assert exit_code("checks", folder, monkeypatch, job_file=job) == 0
+    verdict = parse_checks((folder / "results" / "checks.json").read_bytes(), "here")
+    assert not verdict.passed
+    failed = {rule.name: rule.message for rule in verdict.checks if not rule.passed}
+    assert failed == {
+        "broken": "1 of 502 images: 0/broken.png",
+        "blank": "1 of 502 images: 0/blank.png",
+    }
+    assert "0/broken.png" in (folder / "results" / str(verdict.report)).read_text()
+
+
+def test_rows_that_break_the_schema_are_counted(tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("pandera", reason="only the template's job needs it")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "1.csv").write_text("a,label\n1,x\n2,\n1,x\n")
+    freeze(tmp_path / "data", tmp_path / "manifest")
+    job = TEMPLATES / "checks" / "table.yml"
+    assert exit_code("checks", tmp_path, monkeypatch, job_file=job) == 0
+    verdict = parse_checks((tmp_path / "results" / "checks.json").read_bytes(), "here")
+    assert [(rule.name, rule.value) for rule in verdict.checks] == [
+        ("label: not_nullable", 1),
+        ("the row: no_duplicate_rows", 1),
+    ]
+
+
+def test_a_champion_is_scored_on_all_new_files(
+    copied: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied("digits")
+    assert exit_code("minimal", folder, monkeypatch) == 0
+    champion = (folder / "results" / "model").rename(folder / "champion")
+    job = CHECKED / "champion" / "job.yml"
+    assert exit_code("minimal", folder, monkeypatch, champion=str(champion), job_file=job) == 0
+    metrics = document(folder, "metrics")
+    assert metrics.keys() == {"accuracy"}
+    assert metrics["accuracy"] > 0.8

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from handlers.training.job_outputs import parse_metrics
 from tests.unit.trainers import drawn_boxes
 from tests.unit.trainers.small_datasets import good_files, lay_down, write_manifest
 from trainers import evaluate as program
@@ -131,7 +132,9 @@ def test_a_detector_is_scored_on_held_out_images(
     annotated: list[str], tmp_path: Path, capsys: Any
 ) -> None:
     model = drawn_boxes.save_finder(tmp_path / "model", "red", "green")
-    answer = run(model, annotated, capsys)
+    answer = run(model, [*annotated, "--output-dir", str(tmp_path)], capsys)
+    metrics = parse_metrics((tmp_path / "metrics.json").read_bytes(), "here")
+    assert metrics["average_precision"] == answer["average_precision"]
     assert 1 <= answer.pop("held_out_samples") < 20
     assert len(answer.pop("dataset_version")) == 16
     assert answer == {

@@ -52,6 +52,54 @@ FAILED = COMPLETED.model_copy(update={"completed": False})
 RECORD = f"runs/{RUN}/results.json"
 
 
+CHECKED = COMPLETED.model_copy(update={"stage": "data-check", "metrics": []})
+
+
+def leave_checks(world: World, text: str | None) -> Results:
+    if text is not None:
+        name = results_folder("digits", f"{RUN}_data-check") + "checks.json"
+        world.results.upload_blob(name, text)
+    return read_results(world.clients, CHECKED)
+
+
+def test_a_data_check_says_what_failed_with_its_numbers(world: World) -> None:
+    rules = [
+        {"name": "size", "passed": True, "value": 5},
+        {"name": "broken", "passed": False, "value": 0.125, "limit": 0, "message": "3 of 24"},
+    ]
+    verdict = {"passed": False, "checks": rules, "report": "report.html"}
+    results = leave_checks(world, json.dumps(verdict))
+    assert results.checked is not None
+    assert results.checked.message == "the data check failed: broken is 0.125 (limit 0): 3 of 24"
+    assert [rule.name for rule in results.checked.rules] == ["broken", "size"]
+    assert results.checked.report == (
+        f"azureml-blobstore/landfall/digits/{RUN}_data-check/results/report.html"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "could not say whether the data is right: its job digits-.* left no checks.json"),
+        ("{", "checks.json of run digits-.*_data-check is not valid JSON"),
+        ("[]", "malformed: document: "),
+        ('{"checks": []}', "malformed: passed: Field required"),
+        ('{"passed": true, "checks": [{"name": "x"}]}', "checks.0.passed: Field required"),
+        ('{"passed": true, "report": "../../x.html"}', "malformed: report: "),
+        ('{"passed": true, "report": "http://x/y.html"}', "malformed: report: "),
+        (
+            '{"passed": false, "checks": [{"name": "x", "passed": false, "value": NaN}]}',
+            "checks.0.value",
+        ),
+    ],
+)
+def test_a_check_that_did_not_say_is_no_failed_check(
+    world: World, text: str | None, words: str
+) -> None:
+    with pytest.raises(InvalidResults, match=words):
+        leave_checks(world, text)
+
+
 @pytest.fixture
 def world() -> World:
     world = make_world()

@@ -64,6 +64,27 @@ def register_champion(world: World) -> None:
     )
 
 
+def test_a_champion_check_gets_the_new_files_and_what_the_champion_was_registered_with(
+    world: World,
+) -> None:
+    cheap = [{"cluster": "spot", "size": "D2", "nodes": 2}]
+    pipeline = with_rules(PIPELINE, champion_check={"job": "job.yml", "compute": cheap})
+    request = with_request(pipeline=pipeline, checks=("champion-check",), base="b")
+    name = f"{RUN}_champion-check"
+    none = submit_job(world.clients, request)
+    assert (none.state, none.champion, list(world.workspace.jobs.store)) == ("completed", None, [])
+    register_champion(world)
+    world.workspace.models.store["digits", "7"].properties = {"metrics.accuracy": "0.9"}
+    job = submit_job(world.clients, request)
+    assert (job.name, job.champion, job.champion_score) == (name, "7", 0.9)
+    assert submit_job(world.clients, request) == job, "it is adopted"
+    sent = world.workspace.jobs.store[name,]
+    assert sent.tags["landfall.run"] == RUN
+    assert sent.inputs["new_data"].path.endswith(f"manifests/digits/{DATASET.version}/new-since-b/")
+    assert sent.outputs["results"].path.endswith(f"{name}/results/")
+    assert "checkpoints" not in sent.outputs
+
+
 def test_submits_the_pipelines_job_under_the_runs_name(world: World) -> None:
     job = submit_job(world.clients, REQUEST)
     assert job == Job(

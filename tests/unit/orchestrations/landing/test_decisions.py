@@ -20,6 +20,7 @@ from orchestrations.landing.decisions import (
     DATA_CHANGED_LIMIT,
     Hold,
     LastRound,
+    checks_before_training,
     decide,
     why_no_further_round,
 )
@@ -93,6 +94,38 @@ def test_what_a_person_released_is_trained_on() -> None:
         released=True,
     )
     assert decide(DATASET, everything, PIPELINE) == "train"
+
+
+def test_what_a_check_has_ended_begins_again_when_it_is_released_or_the_files_are_others() -> None:
+    last = LastRound(run="r-1", state="held", configuration=SAME, ended_by="data-check")
+    again = asked("event")
+    assert why_no_further_round(again, last) is not None
+    assert why_no_further_round(asked("event", files=OTHER), last) is None
+    assert why_no_further_round(again.model_copy(update={"released": True}), last) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_reason", "checks"),
+    [
+        ({"new_share": 0.2}, False, ("data-check", "champion-check")),
+        ({"new_share": 0.6}, False, ("data-check",)),
+        ({"new_share": 0.0}, False, ("data-check",)),
+        ({}, False, ("data-check",)),
+        ({"new_share": 0.2}, True, ("data-check",)),
+        ({"new_share": 0.2, "released": True}, False, ()),
+    ],
+)
+def test_what_is_checked_before_the_training(
+    changes: dict[str, Any],
+    has_reason: bool,  # noqa: FBT001 - a parameter
+    checks: tuple[str, ...],
+) -> None:
+    cheap = [{"cluster": "cheap", "size": "D2", "nodes": 1}]
+    job: dict[str, Any] = {"job": "job.yml", "compute": cheap}
+    rules = with_rules(PIPELINE, checks=job, champion_check={**job, "new_data_share_at_most": 0.5})
+    found = checks_before_training(comparison(**changes), rules, has_reason=has_reason)
+    assert found == checks
+    assert checks_before_training(comparison(**changes), PIPELINE, has_reason=has_reason) == ()
 
 
 def asked(

@@ -9,6 +9,7 @@ from typing import Any
 from handlers.platform.run_records import merge
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract, Done
+from orchestrations.contracts.checked import EndedByCheck
 from orchestrations.contracts.datasets import DataAsset, Superseded
 from orchestrations.contracts.runs import CancelRequest, Model, RunStatus, Scheduled
 from orchestrations.contracts.training import (
@@ -41,6 +42,8 @@ class Cluster:
 
     states: list[tuple[float, JobState]]
     results: Results = field(default_factory=lambda: left(GOOD))
+    of_checks: dict[str, Results] = field(default_factory=dict)
+    """Stage → what the job of a check leaves."""
     champion: str | None = "1"
     job_error: str | None = None
     superseded_by: str | None = None
@@ -83,17 +86,28 @@ class Cluster:
             case "diagnose_job":
                 return JobDiagnosis(message=self.job_error, rank=1, exit_code=137, log=("boom",))
             case "submit_job":
-                return self._submit(request.run)
+                return self._submit(request.request.job)
             case "get_job":
                 self.looks.append(self.driver.now)
                 return self.job(request.job)
             case _:
-                return self._answer_after_the_job(name)
+                return self._answer_after_the_job(name, request)
 
-    def _answer_after_the_job(self, name: str) -> Contract:
+    def _answer_after_the_job(self, name: str, request: Any) -> Contract:
         match name:
             case "read_results":
-                return self.results.model_copy(update={"cancel": self.cancel})
+                left = self.of_checks.get(request.stage, self.results)
+                return left.model_copy(update={"cancel": self.cancel})
+            case "end_by_check":
+                return EndedByCheck(
+                    run=request.request.run,
+                    stage=request.request.checks[0],
+                    message=request.message,
+                    at=request.at,
+                    configuration=None,
+                    batch="landing-digits@1",
+                    saved="2 node hours",
+                )
             case "register_model":
                 return Model(name="digits", version="1", path="azureml://…")
             case "cancel_job":
@@ -129,6 +143,7 @@ class Cluster:
             results_container="azureml-blobstore",
             state="cancelled" if self.cancelled else state,
             champion=self.champion,
+            champion_score=0.9,
             cancel=self.cancel,
         )
 

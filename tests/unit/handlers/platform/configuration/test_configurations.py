@@ -48,8 +48,8 @@ def test_the_hash_is_of_both_files_together_and_the_text_is_kept(
     edit(pipelines / "digits" / first.pipeline.job, "type: command", "type: command # changed")
     third = resolve_configuration(world.clients, DIGITS)
     assert len({first.hash, second.hash, third.hash}) == 3
-    assert read_job_file(world.clients, "digits", first.hash) == job
-    assert read_job_file(world.clients, "digits", third.hash) != job
+    assert read_job_file(world.clients, "digits", first.hash, "job.yml") == job
+    assert read_job_file(world.clients, "digits", third.hash, "job.yml") != job
     assert read_pipeline(world.clients, "digits", first.hash) == first.pipeline
     assert deployed_pipeline(world.clients, "digits") == third.pipeline
 
@@ -65,7 +65,7 @@ def test_the_hash_is_of_the_code_too(world: World, pipelines: Path) -> None:
     (program / "train.py").write_text("print(2)")
     second = resolve_configuration(world.clients, DIGITS).hash
     assert second != first
-    assert read_job_file(world.clients, "digits", second) == job.read_text("utf-8")
+    assert read_job_file(world.clients, "digits", second, "job.yml") == job.read_text("utf-8")
 
 
 def test_a_configuration_is_read_after_its_pipeline_was_removed(
@@ -95,7 +95,7 @@ def test_a_pipeline_that_is_not_deployed_any_more_is_named(world: World, pipelin
 
 def test_a_record_that_was_deleted_is_named(world: World) -> None:
     with pytest.raises(InvalidPipeline, match=r"configurations/digits/c0ffee\.json was deleted"):
-        read_job_file(world.clients, "digits", "c0ffee")
+        read_job_file(world.clients, "digits", "c0ffee", "job.yml")
     with pytest.raises(InvalidPipeline, match=r"configurations/digits/c0ffee\.json was deleted"):
         read_pipeline(world.clients, "digits", "c0ffee")
 

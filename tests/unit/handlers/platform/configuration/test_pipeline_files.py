@@ -11,6 +11,7 @@ from handlers.platform.configuration.pipeline_files import (
 )
 from orchestrations.errors import InvalidPipeline, InvalidQueues
 
+CHEAP = "{cluster: cheap, size: D2, nodes: 1}"
 GOOD = """\
 source:
   container: landing
@@ -96,6 +97,21 @@ def write(folder: Path, name: str, text: str = GOOD) -> None:
             "model: {name: digits}",
             "job: nowhere.yml\nmodel: {name: digits}",
             r":13: job: .*nowhere",
+        ),
+        (
+            "gate:",
+            "checks: {job: checks.yml}\ngate:",
+            r":10: checks: .*job and compute need each other \(value",
+        ),
+        (
+            "gate:",
+            f"checks:\n  job: checks.yml\n  compute: [{CHEAP}]\ngate:",
+            r":11: checks\.job: 'checks\.yml' is not a file in the folder",
+        ),
+        (
+            "gate:",
+            f"champion_check:\n  job: job.yml\n  compute: [{CHEAP}]\n  margin: -1\ngate:",
+            r":13: champion_check\.margin: .*\(value: -1\)",
         ),
         (GOOD, "- a list", r":1: a pipeline is a mapping"),
         (
