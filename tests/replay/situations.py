@@ -393,6 +393,18 @@ situation(
     {"copied": _landing(), "copies": Kept(orchestrator="freezing")},
     dataset={"freeze": "copy"},
 )(upload("1", "2", accuracy=0.9))
+
+
+@situation("forgotten", {"forgotten": Kept(orchestrator="forgetting")})
+async def forgotten(scene: Scene) -> None:
+    """Somebody asks to forget a file of a batch that was trained on."""
+    await scene.land("1", accuracy=0.9)
+    await scene.landed()
+    body = {"reason": "a person asked", "blobs": ["landing/forgotten/1"]}
+    await scene.post("api/forgotten", body=json.dumps(body))
+    await scene.until("forgetting", is_done)
+
+
 # The trainer refuses a file: it is left out, and the landing follows itself up.
 situation("poisoned", {"quarantined": _landing(), "data-rejected": _run("rejected")})(
     upload("1", "2.bad", landed=2, accuracy=0.9)

@@ -133,6 +133,8 @@ class Tape:
 def _pipeline(given: Any) -> str:
     while isinstance(given, str):  # sub-orchestrations' inputs are JSON inside of JSON
         given = json.loads(given)
+    if isinstance(given.get("request"), str):  # a request to forget is of no pipeline
+        return "forgotten"
     for holder in ("request", "commit"):  # inputs of `retraining` and `freezing`
         given = given.get(holder, given)
     pipeline = given["pipeline"]

@@ -15,6 +15,7 @@ from azure.durable_functions.models.actions.ActionType import ActionType
 from localazure.functions.durable.engine.history import EventType
 from orchestrations.contracts.landing import LandingResult
 from orchestrations.contracts.runs import TERMINAL_RUN_STATES
+from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.platform import activities
@@ -25,7 +26,9 @@ from replay_guard.replay import replay
 from tests.replay.recording import HISTORIES, Document, Recording, load_all
 
 RECORDINGS = load_all()
-ORCHESTRATORS = {each.__name__: each for each in (landing, freezing, retraining, rollout)}
+ORCHESTRATORS = {
+    each.__name__: each for each in (landing, freezing, forgetting, retraining, rollout)
+}
 FILE_LIMIT_BYTES = 80_000
 
 

@@ -27,6 +27,8 @@ RUN: dict[str, Any] = {
     "metrics": None,
     "compute": None,
     "parameters": {},
+    "data_check": None,
+    "champion_check": None,
     "dataset_version": "aa",
     "blobs": 1,
     "job": "digits-aa-1",
