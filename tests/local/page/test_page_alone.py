@@ -77,11 +77,14 @@ def detail(log: list[str], pipeline: str = LONGEST) -> RunOrLanding:
                     redriven_from=None,
                     superseded_by=None,
                 ),
+                "parameters": {},
+                "data_check": None,
+                "champion_check": None,
                 "timeline": [
-                    TimelineEntry(state=state, began_at=NOW, ended_at=NOW)
+                    TimelineEntry(state=state, stage=None, began_at=NOW, ended_at=NOW)
                     for state in ("registering", "provisioning", "submitting", "queued", "running")
                 ]
-                + [TimelineEntry(state="failed", began_at=NOW, ended_at=None)],
+                + [TimelineEntry(state="failed", stage=None, began_at=NOW, ended_at=None)],
             }
         )
     )
