@@ -190,7 +190,7 @@ async def test_one_trace_leads_from_the_event_to_the_model_and_the_notifications
         opened = [span for span in spans if span["name"] == "batch digits"]
         return spans if any(span["parentSpanId"] in ids for span in opened) else None
 
-    spans: list[dict[str, Any]] = await eventually(complete, 30, f"the whole trace {trace}")
+    spans: list[dict[str, Any]] = await eventually(complete, 120, f"the whole trace {trace}")
     by_id = {span["spanId"]: span for span in spans}
     # No "running": as on Azure no event reports it, and a short job can run between two polls.
     known = {"accept digits", "batch digits", "run digits", "queued", "publishing", "train"}

@@ -132,8 +132,8 @@ def _list_as_first_deployed(clients: Clients, request: FreezeManifest) -> Contra
     return listed.model_copy(update={"configuration": deployed})
 
 
-def _read_deployed_job(clients: Clients, pipeline: str, _configuration: str) -> str:
-    return (clients.settings.pipelines_folder / pipeline / "job.yml").read_text("utf-8")
+def _read_deployed_job(clients: Clients, pipeline: str, _configuration: str, file: str) -> str:
+    return (clients.settings.pipelines_folder / pipeline / file).read_text("utf-8")
 
 
 def _unchanged(_clients: Clients, request: RunRequest, *_: Any) -> RunRequest:

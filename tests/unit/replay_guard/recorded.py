@@ -9,6 +9,7 @@ from datetime import timedelta
 from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
+from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.rollout.rollout import rollout
@@ -18,7 +19,8 @@ from replay_guard.worker import Handle
 from tests.replay.recording import HISTORIES, STEP_EVENTS, Document
 
 HANDLES: dict[str, Handle] = {
-    each.__name__: Orchestrator.create(each) for each in (landing, freezing, retraining, rollout)
+    each.__name__: Orchestrator.create(each)
+    for each in (landing, freezing, forgetting, retraining, rollout)
 }
 _NAMES = {int(kind): "".join(word.capitalize() for word in kind.name.split("_")) for kind in Kind}
 

@@ -46,7 +46,9 @@ def test_the_job_is_a_command_job_of_two_ranks() -> None:
 
 
 def test_the_command_is_one_that_the_trainer_takes() -> None:
-    command: str = rest_object()["command"]
+    job = rest_object()
+    assert job["inputs"]["seed"]["value"] == "0"
+    command: str = job["command"].replace("${{inputs.seed}}", "0")
     program, flag, module, *options = re.sub(
         r"\$\{\{(in|out)puts\.(\w+)\}\}", r"/mnt/\2", command
     ).split()
