@@ -50,23 +50,39 @@ def compare_batch(clients: Clients, request: CompareBatch) -> BatchComparison:
     pipeline = rules or _deployed(clients, request.pipeline)
     source = None if pipeline is None else pipeline.source
     difference = compare_versions(clients, request.pipeline, source, base, dataset.version)
-    checks = None if rules is None else rules.checks
-    minimum = None if rules is None else rules.settle.minimum_change
-    failed = () if checks is None else failed_checks(checks, difference)
-    jobs: dict[str, Any] = {}
+    comparison = apply_rules(comparison, trained, dataset, difference, rules)
+    more: dict[str, Any] = {}
+    if rules is not None and rules.settle.minimum_change is not None:
+        more["waiting_since"] = _waiting_since(clients, request)
     if has_jobs:
         new, blobs = difference.added.blobs + difference.changed.blobs, difference.after.blobs
-        jobs = {"base": base, "new_share": new / blobs if base is not None and blobs else None}
-        failed += _failed_before(clients, request)
+        more |= {
+            "base": base,
+            "new_share": new / blobs if base is not None and blobs else None,
+            "failed_checks": comparison.failed_checks + _failed_before(clients, request),
+        }
+    return comparison.model_copy(update=more)
+
+
+def apply_rules(
+    comparison: BatchComparison,
+    trained: Dataset | None,
+    dataset: Dataset,
+    difference: Difference,
+    rules: Pipeline | None,
+) -> BatchComparison:
+    """A comparison, with what the rules say of the difference from the last trained batch. Pure.
+
+    `rules` is None if the pipeline has none.
+    """
+    checks = None if rules is None else rules.checks
+    minimum = None if rules is None else rules.settle.minimum_change
     return comparison.model_copy(
         update={
-            **jobs,
-            "only_deletions": trained is not None
-            and is_only_deletions(trained, dataset, difference),
+            "only_deletions": trained is not None and _only_deletions(trained, dataset, difference),
             "difference": None if trained is None else str(difference),
-            "failed_checks": failed,
+            "failed_checks": () if checks is None else failed_checks(checks, difference),
             "too_little": None if minimum is None else too_little(minimum, difference),
-            "waiting_since": None if minimum is None else _waiting_since(clients, request),
         }
     )
 
@@ -99,7 +115,7 @@ def _deployed(clients: Clients, name: str) -> Pipeline | None:
         return None
 
 
-def is_only_deletions(before: Dataset, after: Dataset, difference: Difference) -> bool:
+def _only_deletions(before: Dataset, after: Dataset, difference: Difference) -> bool:
     """Whether `after` differs from `before` only by deleted blobs.
 
     Newly quarantined files are not deletions: the rest of their batch has not been trained on yet.

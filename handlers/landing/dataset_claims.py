@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 
 from azure.core.exceptions import AzureError
 
@@ -24,8 +23,8 @@ from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.record_store import countdown, list_entries
-from handlers.platform.run_index import runs_of_training, runs_since
-from handlers.platform.run_records import add_to_record, read_claim, read_run_record
+from handlers.platform.run_index import last_attempt, runs_since
+from handlers.platform.run_records import add_to_record, node_hours, read_claim, read_run_record
 from orchestrations.contracts.checked import EndByCheck, EndedByCheck
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, ClaimedRun, DatasetClaim
@@ -113,8 +112,8 @@ def _rounds(clients: Clients, pipeline: str, version: str) -> Sequence[ClaimedRu
 def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
     """A round as its last attempt's record shows it."""
     request = claimed.request
-    runs = runs_of_training(clients.records, request.pipeline.name, request.training)
-    run = max(runs, key=lambda each: int(each.rpartition("-")[2]), default=claimed.claim.run)
+    run = last_attempt(clients.records, request.pipeline.name, request.training)
+    run = run or claimed.claim.run
     record = read_run_record(clients, run)
     redrive = None if record is None else record.status.redrive
     return LastRound(
@@ -168,14 +167,9 @@ def _cost_of(clients: Clients, pipeline: str, version: str) -> str | None:
     record = read_run_record(clients, _last_round(clients, rounds[-1]).run) if rounds else None
     if record is None or record.compute is None:
         return None
-    seconds = sum(
-        (later.began_at - step.began_at).total_seconds()
-        for step, later in pairwise(record.steps)
-        if step.state == "running" and step.stage is None
-    )
-    nodes, cost = record.compute.nodes, record.status.cost
+    cost = record.status.cost
     money = "" if cost is None else f", {cost.amount:.2f} {cost.currency}"
-    return f"{nodes * seconds / 3600:.2g} node hours{money}: what run {record.status.id} took"
+    return f"{node_hours(record):.2g} node hours{money}: what run {record.status.id} took"
 
 
 def _link_follower(clients: Clients, request: RunRequest) -> None:

@@ -90,10 +90,10 @@ def read_request(clients: Clients, request: str) -> ForgetRequest | None:
 
 def list_requests(clients: Clients) -> list[ForgetRequest]:
     """Every request, newest first."""
-    names = clients.records.list_blob_names(name_starts_with="forgotten/")
-    requests = [name for name in names if name.endswith("/request.json")]
-    found = [record_store.read(clients.records, name) for name in sorted(requests, reverse=True)]
-    return [ForgetRequest.from_dict(each) for each in found]
+    folders = [each.name for each in clients.records.walk_blobs(name_starts_with="forgotten/")]
+    names = sorted((name for name in folders if name.endswith("/")), reverse=True)
+    found = (read_request(clients, name.split("/")[1]) for name in names)
+    return [each for each in found if each is not None]
 
 
 def read_versions(clients: Clients, request: str) -> list[ForgottenVersion]:
@@ -122,7 +122,7 @@ def forget_blobs(clients: Clients, request: ForgetBlobs) -> ForgetProgress:
                 _keep_contents(clients, record)
             )
         case "find-versions":
-            names, contents = _manifests(clients), set(_found_contents(clients, record.id))
+            names, contents = _manifests(clients), _found_contents(clients, record.id)
             following = ForgetProgress(step="erase-events")
             return (
                 _pieces(
@@ -209,9 +209,9 @@ def _keep_found(clients: Clients, request: str, name: str, found: list[Content])
         record_store.replace(clients.records, f"{folder_of(request)}contents/{name}.json", document)
 
 
-def _found_contents(clients: Clients, request: str) -> dict[Content, None]:
+def _found_contents(clients: Clients, request: str) -> set[Content]:
     documents = record_store.read_all(clients.records, f"{folder_of(request)}contents/")
-    return {(digest, size): None for document in documents for digest, size in document}
+    return {(digest, size) for document in documents for digest, size in document}
 
 
 def _keep_contents(clients: Clients, record: ForgetRequest) -> ForgetProgress:
@@ -220,7 +220,7 @@ def _keep_contents(clients: Clients, record: ForgetRequest) -> ForgetProgress:
 
     def add(document: Any | None) -> Any:
         known = {(digest, size) for digest, size, _ in document or ()}
-        new = [[*content, record.id] for content in contents if content not in known]
+        new = [[*content, record.id] for content in sorted(contents - known)]
         return [*(document or ()), *new] if new else None
 
     record_store.update(clients.records, CONTENTS, add)

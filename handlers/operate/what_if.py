@@ -7,19 +7,19 @@ a batch that was never trained on, is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
-from handlers.landing.comparing import is_only_deletions
+from handlers.landing.comparing import apply_rules
+from handlers.platform.run_records import node_hours
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import BatchComparison, RecordBatch
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import InvalidResults
-from orchestrations.landing.checking import failed_checks, too_little
 from orchestrations.landing.decisions import Hold, decide
 from orchestrations.training.judging import judge
 
@@ -98,8 +98,8 @@ def _decided(
         return Replayed(past=past, outcome="unknown", why="a manifest was removed")
     if dataset.version in zone.versions and result.outcome != "started":
         return Replayed(past=past, outcome="duplicate", why="the same content was trained on")
-    decision = decide(dataset, _comparison(pipeline, zone, past, difference), pipeline,
-                      has_reason=past.has_reason)  # fmt: skip
+    comparison = _comparison(pipeline, zone, past, difference)
+    decision = decide(dataset, comparison, pipeline, has_reason=past.has_reason)
     if decision == "ignore":
         return Replayed(past=past, outcome="ignored", why="only deletions")
     if isinstance(decision, Hold):
@@ -115,17 +115,16 @@ def _comparison(
     pipeline: Pipeline, zone: _Zone, past: PastBatch, difference: Difference
 ) -> BatchComparison:
     trained, dataset = zone.trained, past.batch.dataset
-    same = trained is not None and trained.version == dataset.version
-    checks, minimum = pipeline.checks, pipeline.settle.minimum_change
-    return BatchComparison(
+    comparison = BatchComparison(
         last_trained_blobs=None if trained is None else trained.blobs + trained.quarantined,
-        only_deletions=trained is not None and is_only_deletions(trained, dataset, difference),
+        only_deletions=False,
         data_changed_in_a_row=0,
         released=past.is_released,
-        failed_checks=() if checks is None or same else failed_checks(checks, difference),
-        too_little=None if minimum is None or same else too_little(minimum, difference),
         waiting_since=zone.waiting_since,
     )
+    if trained is not None and trained.version == dataset.version:
+        return comparison
+    return apply_rules(comparison, trained, dataset, difference, pipeline)
 
 
 class _Champion:
@@ -151,7 +150,7 @@ class _Champion:
         elif model == "unknown":
             self._is_known = False
         text = "; ".join(filter(None, (replayed.why, why)))
-        return Replayed(past=replayed.past, outcome="trained", why=text, model=model)
+        return replace(replayed, why=text, model=model)
 
     def _judge(self, pipeline: Pipeline, past: PastBatch) -> tuple[Model, str]:
         run, metrics = past.run, past.metrics
@@ -169,18 +168,6 @@ class _Champion:
         if verdict.above_floor and not is_same:
             return "unknown", "it was compared with another champion"
         return ("promoted" if verdict.promoted else "not-promoted"), verdict.reason
-
-
-def node_hours(run: RunRecord) -> float:
-    """The time in which the job of a run was running, times its nodes, in hours."""
-    nodes = 0 if run.compute is None else run.compute.nodes
-    ends = [*(step.began_at for step in run.steps[1:]), run.status.since]
-    seconds = sum(
-        (end - step.began_at).total_seconds()
-        for step, end in zip(run.steps, ends, strict=True)
-        if step.state == "running"
-    )
-    return nodes * seconds / 3600
 
 
 def recorded_outcome(past: PastBatch) -> Outcome:

@@ -169,6 +169,12 @@ def runs_of_training(records: ContainerClient, pipeline: str, training: str) -> 
     return list(_recorded(records, f"{pipeline}-{training}-"))
 
 
+def last_attempt(records: ContainerClient, pipeline: str, training: str) -> str | None:
+    """The id of the last recorded attempt in one round of training; None if there is none."""
+    runs = runs_of_training(records, pipeline, training)
+    return max(runs, key=lambda run: int(run.rpartition("-")[2]), default=None)
+
+
 def _recorded(records: ContainerClient, prefix: str) -> Iterator[str]:
     for name in records.list_blob_names(name_starts_with=f"runs/{prefix}"):
         if name.endswith("/record.json"):

@@ -111,6 +111,18 @@ def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     )
 
 
+def node_hours(record: RunRecord) -> float:
+    """The time in which the training's job was running, times its nodes, in hours."""
+    nodes = 0 if record.compute is None else record.compute.nodes
+    ends = [*(step.began_at for step in record.steps[1:]), record.status.since]
+    seconds = sum(
+        (end - step.began_at).total_seconds()
+        for step, end in zip(record.steps, ends, strict=True)
+        if step.state == "running" and step.stage is None
+    )
+    return nodes * seconds / 3600
+
+
 def _order(status: RunStatus) -> tuple[bool, datetime, int]:
     return order_of(status.state, status.since)
 

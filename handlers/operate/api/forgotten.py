@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
@@ -135,7 +135,7 @@ async def forget(
 def list_forgotten(clients: Clients) -> ForgottenList:
     """List the requests to forget blobs, newest first."""
     return ForgottenList(
-        requests=[ForgottenSummary(**_shown(each)) for each in list_requests(clients)]
+        requests=[ForgottenSummary.model_validate(each) for each in list_requests(clients)]
     )
 
 
@@ -154,18 +154,11 @@ def get_forgotten(
             for model in _models(clients, pipelines[name], versions)
         ]
     return ForgottenDetail(
-        **_shown(found),
+        **dict(ForgottenSummary.model_validate(found)),
         contents=count_contents(clients, request),
-        versions=[
-            ForgottenVersionState.model_validate(each.model_dump(exclude={"schema_version"}))
-            for each in versions
-        ],
+        versions=[ForgottenVersionState.model_validate(each) for each in versions],
         models=sorted(models, key=lambda it: not it.in_service),
     )
-
-
-def _shown(request: ForgetRequest) -> dict[str, Any]:
-    return request.model_dump(include=set(ForgottenSummary.model_fields))
 
 
 def _models(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import ClassVar
@@ -20,7 +21,6 @@ from handlers.operate.what_if import (
     Outcome,
     PastBatch,
     Replayed,
-    node_hours,
     recorded_model,
     recorded_outcome,
     replay,
@@ -30,8 +30,8 @@ from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import PIPELINE_FILE, parse_kept_pipeline
 from handlers.platform.rollout_index import recorded_end
-from handlers.platform.run_index import runs_of_training
-from handlers.platform.run_records import read_claim, read_run_record
+from handlers.platform.run_index import last_attempt
+from handlers.platform.run_records import node_hours, read_claim, read_run_record
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
@@ -144,10 +144,8 @@ def _past(clients: Clients, pipeline: Pipeline, since: datetime) -> Iterator[Pas
             continue
         if batch.dataset.frozen_at < since:
             return
-        yield _with_run(clients, pipeline, PastBatch(
-            batch=batch,
-            is_released=is_released(clients, pipeline.name, batch.dataset.version),
-        ))  # fmt: skip
+        released = is_released(clients, pipeline.name, batch.dataset.version)
+        yield _with_run(clients, pipeline, PastBatch(batch=batch, is_released=released))
 
 
 def _before(clients: Clients, pipeline: Pipeline, since: datetime) -> dict[str | None, Dataset]:
@@ -167,10 +165,10 @@ def _with_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatc
     result = past.batch.result
     if result.outcome != "started" or result.run is None:
         return past
-    training = result.run.removeprefix(f"{pipeline.name}-").rpartition("-")[0]
+    training = result.run.rsplit("-", 2)[1]
     claimed = read_claim(clients, claim_record(pipeline.name, training))
-    runs = runs_of_training(clients.records, pipeline.name, training)
-    run = read_run_record(clients, max(runs, key=lambda it: int(it.rpartition("-")[2]), default=""))
+    last = last_attempt(clients.records, pipeline.name, training)
+    run = None if last is None else read_run_record(clients, last)
     if run is None:
         return past
     results, is_rolled_back = None, False
@@ -179,12 +177,11 @@ def _with_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatc
     if run.status.model is not None and pipeline.deploy is not None:
         rollout = rollout_id(pipeline.deploy.endpoint, run.status.model.version)
         is_rolled_back = recorded_end(clients, rollout) == "rolled_back"
-    return PastBatch(
-        batch=past.batch,
+    return replace(
+        past,
         run=run,
         metrics=(results or {}).get("metrics") or None,
         has_reason=claimed is not None and claimed.request.reason is not None,
-        is_released=past.is_released,
         is_rolled_back=is_rolled_back,
     )
 
