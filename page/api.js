@@ -69,6 +69,8 @@ export async function post(path, body) {
   }
 }
 
+export const get = async (path) => (await call(path)).document;
+
 // A resource that is asked for again and again, as long as the page is seen. What a dialog is about stays
 // as it is until the dialog is closed (`acted`). While another path loads, nothing of the one before is shown.
 // `error` is also set while a request is under way that has taken long.

@@ -194,8 +194,8 @@ def _describe_model(
         "landfall.frozen-at": dataset.frozen_at.isoformat(),
         "landfall.results": request.results,
     }
-    if request.reason is not None:
-        lineage["landfall.reason"] = request.reason
+    told = {"landfall.reason": request.reason, "landfall.difference": request.difference}
+    lineage |= {name: text for name, text in told.items() if text is not None}
     lineage |= {
         f"landfall.parameter.{name}": json.dumps(value)
         for name, value in request.parameters.items()

@@ -178,6 +178,8 @@ class RunRequest(Contract):
     """What is still checked before the training, in order; the first one is the run's stage."""
     base: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """The last trained version before this one, if there are checks."""
+    difference: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A sentence: what differs from the last trained version. None: it is the first one."""
     traceparent: Traceparent = None
     """The batch's span."""
 

@@ -168,6 +168,8 @@ class RegisterModel(ActivityRequest[Model]):
     configuration: str | None = None
     reason: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """Why the run was requested; None: data landed."""
+    difference: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """As in `RunRequest`."""
     parameters: dict[str, Value] = Field(default={}, exclude_if=lambda it: not it)
     redrive: Redrive | None = None
     traceparent: Traceparent = None

@@ -364,6 +364,7 @@ class _Batch:
             parameters=with_defaults(declared, given),
             checks=checks,
             base=comparison.base if checks else None,
+            difference=comparison.difference,
             traceparent=self.traceparent,
         )
         claim = yield from call(

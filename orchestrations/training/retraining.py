@@ -282,6 +282,7 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
                 challenger=not verdict.promoted,
                 configuration=request.configuration,
                 reason=request.reason,
+                difference=request.difference,
                 parameters=request.parameters,
                 redrive=request.redrive,
                 traceparent=run.traceparent,

@@ -3,6 +3,7 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, assignments, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { differenceHref } from "/api/ui/screens/differences.js";
 import { StartRollout } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
 
@@ -120,6 +121,7 @@ function Version({ pipeline, version, filters }) {
         <dt>Registered</dt><dd><${Time} at=${data.registered_at} /></dd>
         <dt>Run</dt><dd><${RunLink} id=${data.run} /></dd>
         ${data.reason && html`<dt>Reason</dt><dd>${data.reason}</dd>`}
+        <dt>Data difference</dt><dd><a href=${differenceHref(pipeline, data.dataset_version)}>${data.difference ?? "the first version"}</a></dd>
         ${Object.keys(data.parameters).length > 0 && html`<dt>Parameters</dt><dd>${assignments(data.parameters)}</dd>`}
         <dt>Compared with</dt><dd>${data.compared_with ? html`<${ModelLink} pipeline=${pipeline} version=${data.compared_with} />` : "nothing: it was the first"}</dd>
         <dt>Gain</dt><dd>${data.gain === null ? "–" : number(data.gain)}</dd>

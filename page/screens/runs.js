@@ -1,12 +1,14 @@
 // Runs: the list with its filters, and one run with its timeline.
 
-import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
-import { useResource } from "/api/ui/api.js";
+import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
+import { get, useResource } from "/api/ui/api.js";
 import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, size } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
 
+// By then the browser has read the file that it saves.
+const SAVED_MS = 10000;
 const GROUPS = ["unfinished", "needs-a-human"];
 const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "rejected", "failed"];
 const ENDS = ["succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "retrying", "rejected", "failed"];
@@ -69,6 +71,7 @@ function Request({ landing }) {
 
 function Run({ run }) {
   const hasEnded = ENDS.includes(run.state);
+  const isTold = [run.data_check, run.champion_check].some((check) => check?.message === run.reason);
   return html`
     <p class="path"><a href=${href("runs", { pipeline: run.pipeline })}>Runs of ${run.pipeline}</a></p>
     <h1><span class="mono">${run.id}</span> <${Badge} state=${run.state} /></h1>
@@ -82,8 +85,8 @@ function Run({ run }) {
       <h2>${run.error.type}</h2><p>${messageOf(run.error.type, run.error.message)}</p>
       ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
     </article>`}
-    ${run.reason && html`<p class="note"><${Sentence} text=${run.reason} /></p>`}
-    <${Check} name="Data check" check=${run.data_check} />
+    ${run.reason && !isTold && html`<p class="note"><${Sentence} text=${run.reason} /></p>`}
+    <${Check} name="Data check" check=${run.data_check} run=${run.id} />
     <${Check} name="Champion check" check=${run.champion_check} />
     ${run.log.length > 0 && html`<${Log} lines=${run.log} />`}
     <h2>Timeline</h2>
@@ -95,8 +98,9 @@ function Run({ run }) {
   `;
 }
 
-// What a check before the training found. Its report is HTML of a job: the studio shows it, not this page.
-function Check({ name, check }) {
+// What a check before the training found. Its report is HTML of a job: it is saved as a file, since its
+// script could act for the reader in this page.
+function Check({ name, check, run }) {
   if (!check) return null;
   const shown = (value) => (typeof value === "number" ? number(value) : (value ?? "–").toString());
   return html`<section class="check"><h2>${name}: ${check.passed ? "passed" : name === "Data check" ? "failed" : "no training needed"}</h2>
@@ -105,8 +109,26 @@ function Check({ name, check }) {
       <thead><tr><th scope="col">rule</th><th scope="col">value</th><th scope="col">limit</th><th scope="col">passed</th><th scope="col">message</th></tr></thead>
       <tbody>${check.rules.map((rule) => html`<tr><td>${rule.name}</td><td>${shown(rule.value)}</td><td>${shown(rule.limit)}</td><td>${rule.passed ? "yes" : html`<b>no</b>`}</td><td>${rule.message}</td></tr>`)}</tbody>
     </table>`}
-    <p class="dim">${check.saved && html`Saved: ${check.saved}. `}${check.cost && html`Cost: ${money(check.cost.amount, check.cost.currency)}. `}${check.report && html`Report: <span class="mono">${check.report}</span>. `}${check.job_url && html`<a href=${check.job_url} rel="noreferrer">Its job</a>`}</p>
+    <p class="dim">${check.saved && html`Saved: ${check.saved}. `}${check.cost && html`Cost: ${money(check.cost.amount, check.cost.currency)}. `}${check.report && html`<${SaveReport} run=${run} /> `}${check.job_url && html`<a href=${check.job_url} rel="noreferrer">Its job</a>`}</p>
   </section>`;
+}
+
+function SaveReport({ run }) {
+  const [problem, setProblem] = useState("");
+  const save = async () => {
+    try {
+      const { html: text } = await get(`/api/runs/${encodeURIComponent(run)}/report`);
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([text], { type: "text/html" }));
+      link.download = `${run}-report.html`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
+      setProblem("");
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  return html`<button type="button" onClick=${save}>Save report</button> ${problem && html`<span role="alert">${problem} </span>`}`;
 }
 
 // The end of a log is what counts: it is in sight.

@@ -76,6 +76,8 @@ async def test_only_right_and_useful_data_is_trained_on(tmp_path: Path) -> None:
         assert stages(first) == ["data-check", None]
         assert first["data_check"]["passed"]
         assert first["data_check"]["report"].endswith("_data-check/results/report.html")
+        report = await cloud.api(f"runs/{first['id']}/report")
+        assert report["html"].startswith("<!doctype html>"), report
 
         await land(cloud, digits[200:205])
         waiting = await is_(cloud, "waiting")

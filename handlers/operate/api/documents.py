@@ -88,14 +88,22 @@ class RunCheck(Document):
     rules: list[CheckedRule]
     """Those that failed come first."""
     report: str | None
-    """The HTML report: container and blob in the workspace's storage account. It is not served
-    here, since its script could act for who reads it."""
+    """The HTML report: container and blob in the workspace's storage account.
+    `GET /api/runs/{run}/report` has its text."""
     job: str | None
     job_url: str | None
     """The job in Azure ML studio, which shows the report among its outputs."""
     cost: RunCost | None
     saved: str | None
     """What the training that was not needed would have cost; null if that is not known."""
+
+
+class RunReport(Document):
+    """Answer of `GET /api/runs/{run}/report`."""
+
+    html: str
+    """Written by the pipeline's program: save it as a file, and never show it in a page of this
+    app, where its script could act for who reads it."""
 
 
 class RunDetail(RunSummary):
@@ -324,6 +332,9 @@ class ModelDetail(ModelSummary):
     """The record with all results of the job."""
     reason: str | None
     """Why its run was requested, such as a monitor's signal; null if landed data started it."""
+    difference: str | None
+    """What differs from the dataset version that was trained on before; null if it is the first.
+    `GET /api/pipelines/{name}/data/{version}` has all of it."""
     parameters: dict[str, Value]
     """Those of its run."""
     configuration: str | None

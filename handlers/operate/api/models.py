@@ -248,6 +248,7 @@ class _Versions:
             code=properties.get("landfall.code") or None,
             results=properties.get("landfall.results"),
             reason=properties.get("landfall.reason"),
+            difference=properties.get("landfall.difference"),
             parameters={
                 name.removeprefix(_PARAMETER): json.loads(value)
                 for name, value in sorted(properties.items())

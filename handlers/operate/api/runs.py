@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated, Any, get_args
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
@@ -20,6 +20,7 @@ from handlers.operate.api.documents import (
     RunLinks,
     RunList,
     RunOrLanding,
+    RunReport,
     RunSummary,
     TimelineEntry,
 )
@@ -59,6 +60,7 @@ GROUPS: Mapping[str, tuple[RunState, ...]] = {
     ),
 }
 """Names for groups of states."""
+REPORT_LIMIT_BYTES = 8 * 1024 * 1024
 # The durable client does not escape instance ids in its URLs.
 INSTANCE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
@@ -187,6 +189,31 @@ async def get_run(
     if known is None:
         raise unknown_run(run)
     return RunOrLanding(await STORAGE.ask(_detail, clients, known))
+
+
+def get_report(clients: Clients, *, run: str) -> RunReport:
+    """Return the HTML report of a run's data check."""
+    record = read_run_record(clients, run) if INSTANCE_ID.fullmatch(run) else None
+    if record is None:
+        raise unknown_run(run)
+    check = record.data_check
+    if check is None or check.report is None:
+        raise Problem(404, "no-report", f"the data of run {run} was not checked with a report")
+    container, _, name = check.report.partition("/")
+    try:
+        download = clients.workspace_blobs.get_container_client(container).download_blob(name)
+        if download.size > REPORT_LIMIT_BYTES:
+            raise Problem(
+                409,
+                "report-too-large",
+                f"{check.report} has {download.size} bytes, and {REPORT_LIMIT_BYTES} can be read "
+                "here: read the blob",
+            )
+        return RunReport(html=download.readall().decode(errors="replace"))
+    except ResourceNotFoundError:
+        raise Problem(
+            404, "no-report", f"{check.report} is not in the storage account of the workspace"
+        ) from None
 
 
 def _landing(instance: DurableOrchestrationStatus) -> LandingDetail:

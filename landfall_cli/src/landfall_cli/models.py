@@ -73,6 +73,7 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
                 f"{output.ago(dataset['frozen_at'])}",
                 "job": model["job"],
                 "asked for because": model["reason"],
+                "data difference": model["difference"],
                 "parameters": assignments(model["parameters"]),
                 "rolls back to": model["rolls_back_to"],
             }

@@ -116,6 +116,13 @@ def _has_ended(document: Mapping[str, Any]) -> bool:
 
 
 @command(app)
+def report(session: Session, run: Run) -> None:
+    """Write the HTML report of a run's data check to standard output."""
+    document = session.api.get(f"/api/runs/{run}/report")
+    session.output.show(document, lambda shown: typer.echo(shown["html"]))
+
+
+@command(app)
 def cancel(
     session: Session,
     run: Run,

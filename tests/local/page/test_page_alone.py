@@ -13,15 +13,18 @@ from handlers.operate.api.dead_letters import DeadLetterList
 from handlers.operate.api.documents import (
     PipelineList,
     PipelineSummary,
+    RunCheck,
     RunDetail,
     RunLinks,
     RunList,
     RunOrLanding,
+    RunReport,
     RunSummary,
     TimelineEntry,
 )
 from orchestrations.configuration.pipeline import Source
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.checked import CheckedRule
 from orchestrations.contracts.manifest import encode_line
 from orchestrations.contracts.outcomes import PipelineState
 from tests.local.operators.page_steps import PICTURES, fits, picture
@@ -147,6 +150,35 @@ async def test_long_names_are_not_cut_off(server: PageServer, page: Page) -> Non
 async def test_a_broken_address_is_told(server: PageServer, page: Page, address: str) -> None:
     await page.goto(f"{server.url}/api/ui{address}")
     assert "there is nothing at" in str(await page.get_by_role("alert").first.text_content())
+
+
+async def test_a_failed_check_shows_its_numbers_and_its_report_is_saved(
+    server: PageServer, page: Page
+) -> None:
+    rules = [
+        CheckedRule(name="blank", passed=False, value=0.010989, limit=0, message="3 of 273 images"),
+        CheckedRule(name="broken", passed=True, value=0, limit=0),
+    ]
+    message = "the data check failed: blank is 0.010989 (limit 0): 3 of 273 images"
+    check = RunCheck(
+        passed=False, message=message, rules=rules, report="store/report.html", job="digits-1",
+        job_url=None, cost=None, saved="0.4 node hours: what run digits-2 took",
+    )  # fmt: skip
+    document = detail([]).model_dump(mode="json") | {"data_check": check.model_dump(mode="json")}
+    document |= {"state": "held", "error": None, "remedy": None, "reason": message}
+    server.documents["/api/runs/checked"] = RunOrLanding.model_validate(document)
+    server.documents[f"/api/runs/{document['id']}/report"] = RunReport(html="<p>3 blank images</p>")
+    await page.goto(f"{server.url}/api/ui#/runs/checked")
+    section = page.locator("section.check")
+    await section.get_by_role("heading", name="Data check: failed").wait_for()
+    assert await section.locator("tbody tr").count() == len(rules)
+    await picture(page, "check", PICTURES)
+    assert await fits(page)
+    async with page.expect_download() as saving:
+        await section.get_by_role("button", name="Save report").click()
+    saved = await saving.value
+    assert saved.suggested_filename == f"{document['id']}-report.html"
+    assert (await saved.path()).read_text() == "<p>3 blank images</p>"
 
 
 async def test_a_broken_key_is_taken_as_it_is(server: PageServer, page: Page) -> None:

@@ -137,9 +137,11 @@ def test_registers_the_jobs_model_with_its_lineage(world: World) -> None:
 
 def test_the_model_of_a_run_that_was_asked_for_says_why(world: World) -> None:
     reason = "digits_data_drift has failed"
-    register_model(world.clients, REQUEST.model_copy(update={"reason": reason}))
+    told = {"reason": reason, "difference": "5 added, 0 removed"}
+    register_model(world.clients, REQUEST.model_copy(update=told))
     kept = world.workspace.models.get("digits", str(FIRST))
     assert kept.properties["landfall.reason"] == reason
+    assert kept.properties["landfall.difference"] == "5 added, 0 removed"
 
 
 def test_a_redriven_runs_model_says_what_was_changed(world: World) -> None:

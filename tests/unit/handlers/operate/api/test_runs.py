@@ -15,6 +15,7 @@ from handlers.platform import tags
 from handlers.platform.run_index import index_run
 from handlers.platform.run_records import merge
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.runs import RunState, RunStatus
 from orchestrations.contracts.training import RunRecord, RunStep
@@ -61,6 +62,25 @@ def listed(world: World, **parameters: str) -> list[str]:
     answer = asyncio.run(ask(runs.list_runs, world.clients, query=parameters))
     assert answer.status == 200, answer.document
     return [run["id"] for run in RunList.model_validate(answer.document).model_dump()["runs"]]
+
+
+def test_the_report_of_a_data_check_is_read_as_text(world: World) -> None:
+    def report() -> tuple[int, Any]:
+        answer = asyncio.run(ask(runs.get_report, world.clients, run=RUN))
+        return answer.status, answer.document
+
+    assert report()[0] == 404
+    name = f"landfall/digits/{RUN}_data-check/results/report.html"
+    check = Checked(passed=False, message="failed", report=f"azureml-blobstore/{name}")
+    keep(world, record(("registering", 0)))
+    assert "was not checked with a report" in report()[1]["detail"]
+    keep(world, record(("registering", 0), ("held", 5), data_check=check))
+    assert "is not in the storage account" in report()[1]["detail"]
+    world.results.upload_blob(name, "<!doctype html><p>3 blank</p>")
+    assert report() == (200, {"html": "<!doctype html><p>3 blank</p>"})
+    world.results.upload_blob(name, b"x" * (runs.REPORT_LIMIT_BYTES + 1), overwrite=True)
+    status, problem = report()
+    assert (status, problem["type"]) == (409, "/problems/report-too-large")
 
 
 def test_runs_are_found_by_their_data_and_by_the_model_that_they_registered(world: World) -> None:
