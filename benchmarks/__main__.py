@@ -23,6 +23,7 @@ BENCHMARKS = {
     "storage": "benchmarks.storage",
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing:measure_large",
+    "data-rules": "benchmarks.data_rules",
     "import": "benchmarks.app_import",
 }
 # They take half an hour or more, so they run only if they are named.

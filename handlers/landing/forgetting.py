@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 CONTENTS = "forgotten/contents.json"
 # An activity has 110 s; the longest manifest of ten million lines takes about 40 s.
 PIECE_SECONDS = 20.0
+FEW_TEXTS = 32
 # Last-Modified has whole seconds, and clocks differ.
 CLOCK_SKEW = timedelta(seconds=2)
 Content = tuple[str, int]
@@ -164,11 +166,20 @@ def _manifests(clients: Clients, pipelines: Collection[str] | None = None) -> li
     ]
 
 
-def _lines(clients: Clients, folder: str) -> Iterator[list[bytes]]:
-    """The lines of a manifest, some at a time; none if retention has removed it."""
+def lines_near(clients: Clients, folder: str, texts: Iterable[str]) -> Iterator[list[bytes]]:
+    """The lines of a manifest, some at a time, without chunks that have none of the texts.
+
+    Few chunks have one, and to parse a line takes many times as long as to search it. There are no
+    lines if retention has removed the manifest.
+    """
+    # A quotation mark in a text is encoded as one: only what comes after the last is compared.
+    ends = {encode_basestring_ascii(text)[1:-1].rpartition('"')[2].encode() for text in texts}
     with contextlib.suppress(ResourceNotFoundError):
         for chunk in read_chunks(clients, folder):
-            yield chunk.splitlines()
+            # To search for each takes 0.06 µs a line, to split 2.4 µs.
+            is_few = len(ends) <= FEW_TEXTS
+            if any(end in chunk for end in ends) if is_few else ends & set(chunk.split(b'"')):
+                yield chunk.splitlines()
 
 
 def _find_in_zones(clients: Clients, record: ForgetRequest) -> None:
@@ -195,7 +206,7 @@ def _find_by_name(clients: Clients, record: ForgetRequest, folder: str) -> None:
     paths = {name.removeprefix(prefix) for name in record.blobs[pipeline]}
     found = [
         (it.md5 or it.etag, it.size)
-        for lines in _lines(clients, folder)
+        for lines in lines_near(clients, folder, paths)
         for line in lines
         if path_of(line) in paths
         for it in [decode_line(line)]
@@ -233,7 +244,7 @@ def _find_by_content(
     """Record a dataset version that has one of the contents, and delete its copies."""
     _, pipeline, version = folder.split("/")
     found, deleted = 0, 0
-    for lines in _lines(clients, folder):
+    for lines in lines_near(clients, folder, (digest for digest, _ in contents)):
         for line, it in zip(lines, parse_lines(lines), strict=True):
             digest = it.md5.decode() if it.md5 else text_of(it.etag)
             if (digest, it.size) not in contents:
