@@ -22,7 +22,7 @@ def test_no_line_with_a_text_that_is_searched_for_is_left_out(
     encoded = ["".join(encode_line(it, 1, None, it[::-1]) for it in chunk) for chunk in chunks]
     with (
         patch.object(forgetting, "FEW_TEXTS", few),
-        patch.object(forgetting, "read_chunks", lambda *_: [it.encode() for it in encoded]),
+        patch.object(forgetting, "read_chunks", return_value=[it.encode() for it in encoded]),
     ):
         near = [it for lines in forgetting.lines_near(clients, "", texts) for it in lines]
     found = {it.path for it in map(decode_line, near)} & texts
