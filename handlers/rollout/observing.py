@@ -1,4 +1,4 @@
-"""Activities `observe_rollout`, `measure_answers`, `read_directions`, `alert_rollout_held`.
+"""Activities of a rollout that look: at metrics, answers, decisions and windows; and its alert.
 
 An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
 finds the record.
@@ -35,17 +35,21 @@ from handlers.platform.rollout_index import record_step
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.rollout.deployments import check_deployment
 from handlers.rollout.endpoint_claims import superseding_rollout
+from orchestrations.configuration.windows import SEARCHED
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     AlertRolloutHeld,
     AnswerMeasurements,
     Decision,
     Directions,
+    FindWindow,
     MeasureAnswers,
     Observation,
     ObserveRollout,
     ReadDirections,
+    Window,
 )
+from orchestrations.errors import InvalidPipeline
 from orchestrations.names import smoke_job
 from orchestrations.rollout.answer_guards import Measuring, Row, parse_collected, parse_line
 
@@ -179,6 +183,24 @@ def read_directions(clients: Clients, request: ReadDirections) -> Directions:
         decision=_read_decision(clients, request.rollout, request.step),
         superseded_by=superseding_rollout(clients, request.endpoint, request.rollout),
     )
+
+
+@activity
+def find_window(clients: Clients, request: FindWindow) -> Window:  # noqa: ARG001 - as every activity
+    """Find out when traffic may move: now, or from when on.
+
+    An activity, since the answer depends on the machine's time zone database.
+
+    Raises:
+        InvalidPipeline: it never may.
+    """
+    opening = request.windows.next_opening(request.at)
+    if opening is None:
+        raise InvalidPipeline(
+            f"deploy.windows has no opening within {SEARCHED.days} days of {request.at:%Y-%m-%d}: "
+            "change open or closed"
+        )
+    return Window(closed_until=None if opening <= request.at else opening)
 
 
 def record_decision(clients: Clients, rollout: str, decision: Decision) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from orchestrations.configuration.section import ClusterName, Prefix, Section
+from orchestrations.configuration.windows import Windows
 
 DataUri = Annotated[str, StringConstraints(pattern=r"^(azureml://datastores/|https://).")]
 LONGEST_BAKE_MINUTES = 7 * 24 * 60
@@ -113,6 +114,8 @@ EndpointKind = Literal["online", "batch"]
 EndpointName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,30}[a-z0-9]$")]
 InstanceCount = Annotated[int, Field(ge=1, le=50)]
 Hours = Annotated[float, Field(ge=0, le=30 * 24)]
+# Omitted if not set, so that the histories of other pipelines do not change.
+AnyWindows = Annotated[Windows | None, Field(exclude_if=lambda it: it is None)]
 
 
 class OnlineDeploy(Section):
@@ -133,6 +136,8 @@ class OnlineDeploy(Section):
     """File with a request that a new deployment must answer, relative to the pipeline's folder."""
     steps: list[RolloutStep] = Field(min_length=1, max_length=20)
     guards: Guards = Guards()
+    windows: AnyWindows = None
+    """When traffic may move to a new model. Without it, at any time."""
     keep_previous_hours: Hours = 24
     """How long the previous deployment is kept after the new one has all traffic."""
 
@@ -190,6 +195,8 @@ class BatchDeploy(Section):
     """A folder (it ends with a slash) or a file that a new deployment must score. Without it, the
     first file of the dataset that the model was trained on."""
     guards: BatchGuards = BatchGuards()
+    windows: AnyWindows = None
+    """When a new deployment may become the default. Without it, at any time."""
     bake_minutes: float = Field(
         default=0, ge=0, le=LONGEST_BAKE_MINUTES, exclude_if=lambda it: it == 0
     )

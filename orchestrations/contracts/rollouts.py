@@ -13,6 +13,7 @@ from pydantic import Field
 
 from orchestrations.configuration.deploy import AnswerGuard, EndpointKind
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.configuration.windows import Windows
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.runs import Model
 
@@ -164,6 +165,22 @@ class RolloutStatus(Contract):
     at_once: bool = Field(default=False, exclude_if=lambda it: not it)
     unknown: Unknown | None = Field(default=None, exclude_if=lambda it: it is None)
     """The outage that the rollout waits for; the endpoint's traffic stays as it is."""
+
+
+class Window(Contract):
+    """Whether traffic may move to a new model."""
+
+    closed_until: datetime | None
+    """None: it may move now."""
+
+
+class FindWindow(ActivityRequest[Window]):
+    """Input of `find_window`."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+
+    windows: Windows
+    at: datetime
 
 
 class EndpointClaim(Contract):

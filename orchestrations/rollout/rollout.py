@@ -17,6 +17,7 @@ from orchestrations.contracts.rollouts import (
     EndpointTraffic,
     EnsureDeployment,
     EnsureEndpoint,
+    FindWindow,
     RecordRollout,
     ReleaseEndpoint,
     RolloutEnding,
@@ -72,6 +73,9 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        its time is over and no guard is broken, or a person promotes it.
     5. `live`: tag the model as in service, notify, keep the previous deployments for
        `keep_previous_hours`, delete them, and release the endpoint.
+
+    Live traffic moves to the model only while `deploy.windows` is open: until then, the rollout
+    waits in `testing` before the test, or in `baking`, where its guards hold.
 
     A batch endpoint has one step: the new deployment becomes the default deployment. A rollout at
     once has one step, too, and does not watch it.
@@ -174,6 +178,9 @@ def _deploying(run: RolloutGeneration) -> Delay:
 def _testing(run: RolloutGeneration) -> Delay:
     """Wait until the new deployment has answered its smoke request, or scored its smoke data."""
     if not (yield from _is_promoted(run)):
+        closed = yield from _closed_for(run, 0)
+        if closed is not None:  # the test is then fresh when the traffic moves
+            return closed
         request = TestDeployment(
             endpoint=run.deploy.endpoint,
             deployment=run.deployment,
@@ -197,6 +204,24 @@ def _testing(run: RolloutGeneration) -> Delay:
     return None
 
 
+def _closed_for(run: RolloutGeneration, number: int) -> Delay:
+    """How long to wait, since no window is open for the traffic of a step; None: it may move.
+
+    A person who promotes the step moves the traffic nevertheless; a rollback of the champion does
+    not wait.
+    """
+    windows, change = run.deploy.windows, run.request.champion
+    is_back = change is not None and change.verb == "rollback"
+    if windows is None or is_back or number == len(run.steps) or run.steps[number].mirror:
+        return None
+    now = run.context.current_utc_datetime
+    until = (yield from run.call(FindWindow(windows=windows, at=now))).closed_until
+    if until is None:
+        return None
+    run.show(reason=f"deploy.windows is closed until {until:%Y-%m-%d %H:%M} UTC")
+    return min(until - now, LIVE_POLL)
+
+
 def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None]:
     """Set the traffic of a step; the step's time begins afterwards."""
     yield from run.set_traffic(traffic_of(run.steps[number], run.deployment, run.previous))
@@ -209,7 +234,9 @@ def _baking(run: RolloutGeneration) -> Delay:
         step = run.steps[run.progress.step]
         match (yield from run.judge(step)):
             case Passed():
-                pass
+                closed = yield from _closed_for(run, run.progress.step + 1)
+                if closed is not None:  # its guards hold until then
+                    return min(closed, poll_delay(step, elapsed=run.elapsed))
             case Broken(reason):
                 raise _Ends("rolled_back", reason)
             case waiting:

@@ -105,7 +105,7 @@ def test_the_function_app_requires_what_it_imports_and_nothing_else() -> None:
     for name in set(re.findall(r"^[A-Za-z][\w.-]*", requirements, re.MULTILINE)):
         for file in importlib.metadata.files(name) or []:
             providers.setdefault(file.as_posix(), set()).add(name)
-    used: set[str] = set()
+    used = {"tzdata"}  # zoneinfo reads it
     for module in third_party_imports():
         path = module.replace(".", "/")
         found = providers.get(f"{path}.py", set()) | providers.get(f"{path}/__init__.py", set())
