@@ -33,6 +33,8 @@ REDRIVEN_FROM = "landfall.redriven-from"
 ROLLOUT = "landfall.rollout"
 ROLLOUT_OUTCOME = "landfall.rollout-outcome"
 MODEL = "landfall.model"
+SCORING_CODE = "landfall.scoring-code"
+"""On a deployment: a hash of its scoring code, environment and nodes."""
 TRACEPARENT = "landfall.traceparent"
 RESULTS_CONTAINER = "landfall.results-container"
 

@@ -1,16 +1,20 @@
 """Activities `ensure_deployment`, `delete_deployments` and `record_rollout`.
 
-A deployment is named after its model version and tagged with its rollout, so that a rollout adopts
-what it created before a crash, and never deletes a deployment that people created.
+A deployment is named after its model version, and after its scoring code if that was changed since
+an earlier deployment of the version. It is tagged with its rollout, so that a rollout adopts what
+it created before a crash, and never deletes a deployment that people created.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
 
+import yaml
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from handlers.platform import tags
@@ -18,10 +22,12 @@ from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, is_refusal, reason, refused_as_job_rejected
 from handlers.platform.azure_ml_jobs import cancel_job
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.configurations import digest_of_code
 from handlers.platform.rollout_index import record_step, recorded_end
 from handlers.platform.tags import find_version, tags_of
 from handlers.rollout.endpoint_claims import admit_newer
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, EndpointKind
+from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     DeleteDeployments,
@@ -37,6 +43,7 @@ from orchestrations.names import deployment_name
 DELETE_WAIT_SECONDS = 90.0
 LOG_LINES = 20
 MESSAGE_LIMIT_CHARACTERS = 700
+CODE_HEX_DIGITS = 8
 FAILED_STATES = frozenset({"Failed", "Canceled"})
 
 
@@ -135,6 +142,8 @@ def _tags_after(
     if version == request.model.version:
         after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
         match request.outcome:
+            case "rolled_back" if is_serving:
+                pass  # its code was at fault: the model serves with the code from before
             case "rolled_back":
                 after[tags.ROLE] = tags.CHALLENGER
             case "live":
@@ -157,11 +166,48 @@ def check_deployment(clients: Clients, kind: EndpointKind, endpoint: str, name: 
         raise RolloutImpossible(f"deployment {name} of endpoint {endpoint} was deleted")
 
 
-def is_deployed(clients: Clients, deploy: Deploy, model: Model) -> bool:
-    """Whether a deployment of the model exists that a rollout made, and can get traffic."""
-    found = _find(clients, deploy.kind, deploy.endpoint, deployment_name(model.version))
-    is_ready = found is not None and found.provisioning_state == "Succeeded"
-    return is_ready and _is_of(found, model)
+def deployments_of(clients: Clients, deploy: Deploy, model: Model) -> Mapping[str, str | None]:
+    """The deployments of a model that rollouts made and that can get traffic → their code."""
+    listed = if_found(lambda: list(_operations(clients, deploy.kind).list(deploy.endpoint))) or []
+    return {
+        str(each.name): tags_of(each).get(tags.SCORING_CODE)
+        for each in listed
+        if each.provisioning_state == "Succeeded" and _is_of(each, model)
+    }
+
+
+def choose_deployment(clients: Clients, pipeline: Pipeline, model: Model, *, any_code: bool) -> str:
+    """The deployment for a rollout that a person asks for: one that exists, or a new one.
+
+    A deployment whose scoring code, environment or nodes have changed since is not used again:
+    its successor is created next to it, and named after what has changed.
+
+    Args:
+        clients: the app's.
+        pipeline: it has `deploy`.
+        model: the version.
+        any_code: whether a deployment with other code will do, as when traffic must move back.
+    """
+    deploy = pipeline.deploy
+    assert deploy is not None, "callers check it"
+    existing = deployments_of(clients, deploy, model)
+    code = _scoring_code(clients, pipeline)
+    same = [name for name, its in existing.items() if its == code or any_code]
+    if same or not existing or code is None:
+        return max(same, default=deployment_name(model.version))
+    return f"{deployment_name(model.version)}-{code}"
+
+
+def _scoring_code(clients: Clients, pipeline: Pipeline) -> str | None:
+    """Identifies what a deployment is made of, beside its model; None if it cannot be read."""
+    deploy = pipeline.deploy
+    assert deploy is not None, "callers check it"
+    file = clients.settings.pipelines_folder / pipeline.name / deploy.deployment
+    try:
+        content = [file.read_text("utf-8"), digest_of_code(file), _nodes(deploy)]
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # the rollout says what is wrong with it
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:CODE_HEX_DIGITS]
 
 
 def _is_of(found: Any, model: Model) -> bool:
@@ -186,6 +232,7 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
                 tags.PIPELINE: given.pipeline.name,
                 tags.RUN: given.run,
                 tags.MODEL: f"{model.name}:{model.version}",
+                tags.SCORING_CODE: _scoring_code(clients, given.pipeline) or "",
             }
         },
     ]

@@ -24,7 +24,7 @@ from handlers.platform.rollout_index import index_rollout
 from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
 from handlers.platform.spans import below
 from handlers.platform.tags import tags_of
-from handlers.rollout.deployments import is_deployed
+from handlers.rollout.deployments import choose_deployment, deployments_of
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
 from handlers.rollout.endpoints import read_traffic
 from handlers.rollout.observing import record_decision
@@ -93,7 +93,7 @@ async def handle_rollout(
         run=request.run,
         model=request.model,
         endpoint=deploy.endpoint,
-        deployment=deployment_name(request.model.version),
+        deployment=request.deployment or deployment_name(request.model.version),
         state="waiting",
         since=now,
         step=0,
@@ -171,20 +171,24 @@ async def request_rollout(
     """
     deploy = _deploy_of(pipeline)
     version = str(model.version)
+    wanted = Model(name=str(model.name), version=version, path=str(model.path))
+    is_back = change is not None and change.verb == "rollback"
+    deployment = await AZURE_ML.ask(choose_deployment, clients, pipeline, wanted, any_code=is_back)
     newest, requests = await STORAGE.ask(newest_rollout, clients, deploy.endpoint)
     if (
         newest is not None
         and is_rollout_of(newest, deploy.endpoint, version)
-        and await _does_it(starter, newest, at_once=at_once)
+        and await _does_it(starter, newest, deployment, at_once=at_once)
     ):
         return newest
     request = RolloutRequest(
         pipeline=pipeline,
-        model=Model(name=str(model.name), version=version, path=str(model.path)),
+        model=wanted,
         run=tags_of(model).get(tags.RUN, ""),
         attempt=requests + 1,
         at_once=at_once,
         champion=change,
+        deployment=None if deployment == deployment_name(version) else deployment,
     )
     rollout = rollout_id(deploy.endpoint, version, request.attempt)
     message = StartRollout(rollout=rollout, request=request)
@@ -216,10 +220,12 @@ async def redirect(
     """
     if pipeline.deploy is None:
         return Redirection("none")
-    effect = await AZURE_ML.ask(_effect, clients, pipeline.deploy, model, is_repeated=is_repeated)
+    at_once = change.verb == "rollback"
+    effect = await AZURE_ML.ask(
+        _effect, clients, pipeline, model, is_back=at_once, is_repeated=is_repeated
+    )
     if effect == "serving":
         return Redirection("serving")
-    at_once = change.verb == "rollback"
     rollout = await request_rollout(
         clients, starter, pipeline, model, at_once=at_once, change=change
     )
@@ -227,26 +233,30 @@ async def redirect(
 
 
 def _effect(
-    clients: Clients, deploy: Deploy, model: AzureMLModel, *, is_repeated: bool
+    clients: Clients, pipeline: Pipeline, model: AzureMLModel, *, is_back: bool, is_repeated: bool
 ) -> EndpointEffect:
-    version = str(model.version)
+    deploy = _deploy_of(pipeline)
+    wanted = Model(name=str(model.name), version=str(model.version), path=str(model.path))
+    existing = deployments_of(clients, deploy, wanted)
     if is_repeated and holder_of(clients, deploy.endpoint) is None:
         now = read_traffic(clients, deploy.kind, deploy.endpoint)
-        if now.traffic == {deployment_name(version): WHOLE_PERCENT}:
+        if any(now.traffic == {name: WHOLE_PERCENT} for name in existing):
             return "serving"
-    wanted = Model(name=str(model.name), version=version, path=str(model.path))
-    return "kept-deployment" if is_deployed(clients, deploy, wanted) else "new-deployment"
+    chosen = choose_deployment(clients, pipeline, wanted, any_code=is_back)
+    return "kept-deployment" if chosen in existing else "new-deployment"
 
 
-async def _does_it(starter: DurableOrchestrationClient, rollout: str, *, at_once: bool) -> bool:
-    """Whether a rollout of the version is under way, and as fast as it is asked for."""
+async def _does_it(
+    starter: DurableOrchestrationClient, rollout: str, deployment: str, *, at_once: bool
+) -> bool:
+    """Whether a rollout of the deployment is under way, and as fast as it is asked for."""
     instance = await starter.get_status(rollout)
     shown = parsed(instance.custom_status)
     if not is_live(instance) or not shown:
         return is_live(instance)
     status = RolloutStatus.from_dict(shown)
     phase = rule_of_rollout(status.state).phase
-    if phase == "restoring":
+    if phase == "restoring" or status.deployment != deployment:
         return False
     return phase == "live" or status.at_once == at_once
 

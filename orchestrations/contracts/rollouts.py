@@ -77,6 +77,8 @@ class RolloutRequest(Contract):
     """Whether the model gets all traffic after its smoke test, without steps and guards."""
     champion: ChampionChange | None = Field(default=None, exclude_if=lambda it: it is None)
     """The change of the champion that the rollout belongs to."""
+    deployment: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The deployment that gets the traffic. None: it is named after the model version only."""
 
 
 class EndpointTraffic(Contract):

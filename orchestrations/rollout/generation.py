@@ -71,7 +71,7 @@ class RolloutGeneration:
         self.deploy: Deploy = deploy
         attempt = given.request.attempt
         self.id = rollout_id(deploy.endpoint, model.version, attempt)
-        self.deployment = deployment_name(model.version)
+        self.deployment = given.request.deployment or deployment_name(model.version)
         self.smoke_job = smoke_job(deploy.endpoint, self.deployment, attempt)
         self.log = ReplayLogger(context)
         self.timer = InterruptibleTimer(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Self
@@ -93,10 +93,17 @@ class Deployments:
 
     @remote("get deployment")
     def get(self, name: str, endpoint: str) -> Any:
-        found = self._serving.find_deployment(endpoint, name)
+        return self._shown(self._serving.find_deployment(endpoint, name))
+
+    @remote("list deployments")
+    def list(self, endpoint: str) -> Iterator[Any]:
+        found = self._serving.deployments.items()
+        return iter([self._shown(it) for key, it in found if key[0] == endpoint])
+
+    def _shown(self, found: Deployment) -> Any:
         _, model, version = found.model.split(":")
         return SimpleNamespace(
-            name=name,
+            name=found.name,
             tags=dict(found.tags),
             provisioning_state=self._serving.state(found),
             model=f"/workspaces/w/models/{model}/versions/{version}",

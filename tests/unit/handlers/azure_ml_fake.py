@@ -207,6 +207,14 @@ def an_endpoint(name: str, **traffic: int) -> Any:
     return SimpleNamespace(name=name, traffic=shares, mirror_traffic={})
 
 
+class Deployments(Resources):
+    def __init__(self) -> None:
+        super().__init__(key=lambda it: (it.name, it.endpoint_name))
+
+    def list(self, endpoint: str) -> Any:
+        return iter([it for key, it in self.store.items() if key[1] == endpoint])
+
+
 class Workspace:
     def __init__(self) -> None:
         self.jobs = Jobs()
@@ -214,7 +222,7 @@ class Workspace:
         self.models = Versions()
         self.compute = Computes()
         self.online_endpoints = Resources(key=lambda endpoint: (endpoint.name,))
-        self.online_deployments = Resources(key=lambda it: (it.name, it.endpoint_name))
+        self.online_deployments = Deployments()
         self.asked_for_default = itertools.count()
         self.datastores = SimpleNamespace(get_default=self._default)
 

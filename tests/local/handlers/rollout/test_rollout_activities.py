@@ -11,7 +11,9 @@ from azure.ai.ml import Input
 from azure.ai.ml.entities import AmlCompute
 
 from handlers.rollout.deployments import (
+    CODE_HEX_DIGITS,
     delete_deployments,
+    deployments_of,
     record_rollout,
 )
 from handlers.rollout.endpoint_claims import (
@@ -112,6 +114,9 @@ def test_models_are_deployed_tested_given_traffic_and_deleted(shop: Shop) -> Non
     twice(lambda: delete_deployments(shop.clients, request))
     left = [each.name for each in shop.clients.ml.online_deployments.list(shop.endpoint)]
     assert left == ["model-1"]
+    assert shop.pipeline.deploy is not None
+    ((name, code),) = deployments_of(shop.clients, shop.pipeline.deploy, good).items()
+    assert (name, len(code or "")) == ("model-1", CODE_HEX_DIGITS)
 
 
 def test_models_become_the_default_of_a_batch_endpoint(cloud: Cloud) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
 
+from handlers.platform.settings import APP_FOLDER
 from handlers.rollout.deployments import (
     check_deployment,
+    choose_deployment,
+    deployments_of,
     ensure_deployment,
-    is_deployed,
     record_rollout,
 )
 from handlers.rollout.endpoints import check_smoke_job, set_traffic
@@ -30,7 +35,7 @@ from orchestrations.contracts.rollouts import (
 from orchestrations.contracts.runs import Model
 from orchestrations.errors import RolloutImpossible
 from orchestrations.names import smoke_job
-from tests.unit.handlers.azure_ml_fake import World, a_deployment, a_job
+from tests.unit.handlers.azure_ml_fake import World, a_deployment, a_job, make_world
 from tests.unit.handlers.rollout.test_requests import DEPLOY, DEPLOYING, NOW
 
 LIVE = "digits-live"
@@ -46,8 +51,10 @@ def ensure(world: World) -> str:
     return ensure_deployment(world.clients, request).state
 
 
-def put(world: World, model: str = "digits:2", state: str = "Succeeded") -> Any:
-    made = a_deployment("model-2", LIVE, model, state)
+def put(
+    world: World, model: str = "digits:2", state: str = "Succeeded", name: str = "model-2"
+) -> Any:
+    made = a_deployment(name, LIVE, model, state)
     world.workspace.online_deployments.create_or_update(made)
     return made
 
@@ -55,7 +62,7 @@ def put(world: World, model: str = "digits:2", state: str = "Succeeded") -> Any:
 def test_the_deployment_of_an_earlier_rollout_of_the_model_is_used_again(world: World) -> None:
     put(world)
     assert ensure(world) == "ready"
-    assert is_deployed(world.clients, DEPLOY, MODEL)
+    assert list(deployments_of(world.clients, DEPLOY, MODEL)) == ["model-2"]
 
 
 @pytest.mark.parametrize("change", ["tags", "model"])
@@ -63,7 +70,7 @@ def test_a_deployment_of_people_or_of_another_model_is_not(world: World, change:
     made = put(world, "shapes:2" if change == "model" else "digits:2")
     if change == "tags":
         made.tags = {}
-    assert not is_deployed(world.clients, DEPLOY, MODEL)
+    assert not deployments_of(world.clients, DEPLOY, MODEL)
     with pytest.raises(RolloutImpossible, match="delete it"):
         ensure(world)
 
@@ -73,7 +80,55 @@ def test_a_failed_deployment_of_an_earlier_rollout_is_made_again(world: World) -
     with patch.object(world.workspace.online_deployments, "begin_delete", create=True) as delete:
         assert ensure(world) == "provisioning"
     delete.assert_called_once_with("model-2", LIVE)
-    assert not is_deployed(world.clients, DEPLOY, MODEL)
+    assert not deployments_of(world.clients, DEPLOY, MODEL)
+
+
+def test_fixed_scoring_code_gets_a_deployment_next_to_the_one_that_serves(tmp_path: Path) -> None:
+    world = make_world({"PIPELINES_FOLDER": str(tmp_path)})
+    folder = tmp_path / DEPLOYING.name
+    shutil.copytree(APP_FOLDER / "pipelines" / "digits-live", folder)
+
+    def chosen(*, any_code: bool = False) -> str:
+        return choose_deployment(world.clients, DEPLOYING, MODEL, any_code=any_code)
+
+    def made(name: str) -> None:
+        def create(deployment: Any) -> None:
+            put(world, name=name).tags.update(deployment.tags)
+
+        request = RolloutRequest(pipeline=DEPLOYING, model=MODEL, run="digits-1", deployment=name)
+        asked = EnsureDeployment(rollout="rollout-1", deployment=name, request=request)
+        deployments = world.workspace.online_deployments
+        with patch.object(deployments, "begin_create_or_update", create, create=True):
+            assert ensure_deployment(world.clients, asked).state == "provisioning"
+
+    assert chosen() == "model-2"
+    made("model-2")
+    assert chosen() == "model-2", "nothing has changed"
+    with (folder / "serving" / "score.py").open("a") as file:
+        file.write("# fixed\n")
+    fixed = chosen()
+    assert re.fullmatch(r"model-2-[0-9a-f]{8}", fixed)
+    assert chosen(any_code=True) == "model-2", "traffic moves back to what is there"
+    made(fixed)
+    assert chosen() == fixed
+    assert set(deployments_of(world.clients, DEPLOY, MODEL)) == {"model-2", fixed}
+
+
+def test_a_model_that_serves_with_its_earlier_code_is_no_challenger(world: World) -> None:
+    put(world)
+    model = SimpleNamespace(name="digits", version="2", tags={})
+    world.workspace.models.store["digits", "2"] = model
+    request = RecordRollout(
+        rollout="rollout-digits-live-2_1",
+        endpoint=LIVE,
+        model=MODEL,
+        outcome="rolled_back",
+        serving="model-2",
+    )
+    record_rollout(world.clients, request)
+    kept = world.workspace.models.store["digits", "2"].tags
+    assert kept["landfall.in-service"] == "true"
+    assert "landfall.role" not in kept
 
 
 def test_what_is_gone_is_impossible(world: World) -> None:

@@ -16,6 +16,7 @@ from handlers.operate.api.rollouts import start_rollout_of_model
 from handlers.platform.clients import Clients
 from handlers.platform.rollout_index import record_outcome
 from handlers.platform.service_bus import Message
+from handlers.rollout import requests
 from handlers.rollout.endpoint_claims import (
     claim_endpoint,
     newest_rollout,
@@ -216,6 +217,21 @@ async def test_a_rollout_at_once_does_not_wait_for_one_in_steps(world: World, bu
     (request,) = await deliver(world, hub, bus)
     assert request.at_once
     assert directions(world, "rollout-digits-live-2_1").superseded_by == faster
+
+
+async def test_fixed_scoring_code_is_rolled_out_beside_the_rollout_that_is_live(
+    world: World, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = TaskHub()
+    await start(world, hub, "3")
+    await deliver(world, hub, bus)
+    show(hub, "rollout-digits-live-3_1", "live")
+    monkeypatch.setattr(requests, "choose_deployment", lambda *_, **__: "model-3-0123abcd")
+    assert (await start(world, hub, "3")).document["id"] == "rollout-digits-live-3_2"
+    (request,) = await deliver(world, hub, bus)
+    assert request.deployment == "model-3-0123abcd"
+    show(hub, "rollout-digits-live-3_2", "baking", deployment="model-3-0123abcd")
+    assert (await start(world, hub, "3")).document["id"] == "rollout-digits-live-3_2"
 
 
 async def test_what_cannot_be_rolled_out_is_refused(world: World, bus: Bus) -> None:
