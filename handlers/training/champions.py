@@ -77,7 +77,8 @@ def choose_champion(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
     3. If no version has the tag: the newest version that was promoted by its metrics and not rolled
        back.
 
-    Versions that Landfall did not register are left out, since they may have any layout.
+    Versions that Landfall did not register are left out, since they may have any layout, unless a
+    person put them in service or rolled them out.
     """
     ours = [each for each in models if is_ours(each)]
     promoted = [
@@ -101,10 +102,10 @@ def promote(clients: Clients, pipeline: Pipeline, version: str, *, at: datetime)
     """Put a version in service. Return False, and change nothing, if it is already the champion.
 
     Raises:
-        ChampionRefused: Landfall registered no such version, or it is archived.
+        ChampionRefused: see `find_active`.
     """
     models = active_versions(clients, pipeline.model.name)
-    target = find_ours(clients, pipeline, models, version)
+    target = find_active(clients, pipeline, models, version)
     champion = choose_champion(models)
     if champion is target or in_service_since(target) == at:
         return False
@@ -162,7 +163,7 @@ def find_rollback(
     Raises:
         ChampionRefused: as in `roll_back`.
     """
-    model = find_ours(clients, pipeline, models, version)
+    model = find_active(clients, pipeline, models, version)
     began_at = rolled_back_at(model)
     champion = choose_champion(models)
     if began_at is None and champion is not model:
@@ -207,8 +208,10 @@ def champions_before(
 
 
 def is_ours(model: AzureMLModel) -> bool:
-    """Whether Landfall registered the version."""
-    return tags.DATASET_VERSION in tags_of(model) and is_counted(model)
+    """Whether Landfall registered the version, or a person put it in service through Landfall."""
+    found = tags_of(model)
+    is_chosen = tags.IN_SERVICE_SINCE in found or found.get(tags.ROLLOUT_OUTCOME) == "live"
+    return is_counted(model) and (tags.DATASET_VERSION in found or is_chosen)
 
 
 def registered_at(model: AzureMLModel) -> datetime | None:
@@ -257,23 +260,24 @@ def _tag(
     clients.ml.models.create_or_update(model)
 
 
-def find_ours(
+def find_active(
     clients: Clients, pipeline: Pipeline, models: Sequence[AzureMLModel], version: str
 ) -> AzureMLModel:
-    """One of the versions.
+    """One of the versions, whoever registered it.
 
     Raises:
-        ChampionRefused: Landfall registered no such version, or it is archived.
+        ChampionRefused: there is no such version, it is archived, or it is not a whole number.
     """
-    found = next((each for each in models if is_ours(each) and str(each.version) == version), None)
+    found = next((it for it in models if is_counted(it) and str(it.version) == version), None)
     if found is not None:
         return found
     name = pipeline.model.name
     if find_version(clients, name, version) is not None:
         raise ChampionRefused(
             "not-promotable",
-            f"model {name}:{version} is archived, or Landfall did not register it: restore it in "
-            "Azure ML first",
+            f"model {name}:{version} is archived: restore it in Azure ML first"
+            if version.isdecimal()
+            else f"model {name}:{version}: a version in service must be a whole number, such as 3",
         )
     raise ChampionRefused("unknown-model", f"there is no model {name}:{version}")
 

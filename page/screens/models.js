@@ -7,6 +7,8 @@ import { differenceHref } from "/api/ui/screens/differences.js";
 import { StartRollout } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
 
+const NOT_OURS = "not trained by Landfall";
+
 export const modelHref = (pipeline, version, parameters) =>
   href(`models/${encodeURIComponent(version ? `${pipeline}:${version}` : pipeline)}`, parameters);
 
@@ -52,7 +54,7 @@ function Versions({ pipeline, filters }) {
         data.metric in each.metrics ? number(each.metrics[data.metric]) : "–",
         each.gain === null ? "–" : `${each.gain >= 0 ? "+" : ""}${number(each.gain)}`,
         html`<${Time} at=${each.registered_at} />`,
-        html`<${RunLink} id=${each.run} />`,
+        each.run ? html`<${RunLink} id=${each.run} />` : NOT_OURS,
         html`<${ModelActions} pipeline=${pipeline} model=${each} endpoint=${data.endpoint} />`,
       ])} />
     <p class="pages">
@@ -119,9 +121,9 @@ function Version({ pipeline, version, filters }) {
     <div class="columns">
       <section><h2>Facts</h2><dl class="facts">
         <dt>Registered</dt><dd><${Time} at=${data.registered_at} /></dd>
-        <dt>Run</dt><dd><${RunLink} id=${data.run} /></dd>
+        <dt>Run</dt><dd>${data.run ? html`<${RunLink} id=${data.run} />` : NOT_OURS}</dd>
         ${data.reason && html`<dt>Reason</dt><dd>${data.reason}</dd>`}
-        <dt>Data difference</dt><dd><a href=${differenceHref(pipeline, data.dataset_version)}>${data.difference ?? "the first version"}</a></dd>
+        ${data.dataset_version && html`<dt>Data difference</dt><dd><a href=${differenceHref(pipeline, data.dataset_version)}>${data.difference ?? "the first version"}</a></dd>`}
         ${Object.keys(data.parameters).length > 0 && html`<dt>Parameters</dt><dd>${assignments(data.parameters)}</dd>`}
         <dt>Compared with</dt><dd>${data.compared_with ? html`<${ModelLink} pipeline=${pipeline} version=${data.compared_with} />` : "nothing: it was the first"}</dd>
         <dt>Gain</dt><dd>${data.gain === null ? "–" : number(data.gain)}</dd>
@@ -148,8 +150,8 @@ function Version({ pipeline, version, filters }) {
 // The version's lineage, left to right.
 function Lineage({ model }) {
   const steps = [
-    ["dataset", model.dataset_version, model.dataset ? `${number(model.dataset.blobs)} blobs` : "its claim was deleted"],
-    ["run", model.run, model.compared_with ? `against version ${model.compared_with}` : "no champion yet"],
+    ["dataset", model.dataset_version ?? "unknown", !model.dataset_version ? NOT_OURS : model.dataset ? `${number(model.dataset.blobs)} blobs` : "its claim was deleted"],
+    ["run", model.run ?? "none", model.compared_with ? `against version ${model.compared_with}` : "no champion yet"],
     ["model", `${model.name}:${model.version}`, model.stage.replaceAll("-", " ")],
   ];
   return html`<figure class="lineage">

@@ -24,7 +24,7 @@ from handlers.training.champions import (
     active_versions,
     change_champion,
     choose_champion,
-    find_ours,
+    find_active,
     find_rollback,
     rolled_back_at,
 )
@@ -133,7 +133,7 @@ def _plan(clients: Clients, pipeline: Pipeline, change: ChampionChange) -> _Plan
     models = active_versions(clients, pipeline.model.name)
     champion = choose_champion(models)
     if change.verb == "promote":
-        target = find_ours(clients, pipeline, models, change.version)
+        target = find_active(clients, pipeline, models, change.version)
         is_repeated = champion is target
     else:
         model, target = find_rollback(clients, pipeline, models, change.version)

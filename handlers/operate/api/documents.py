@@ -276,8 +276,9 @@ class ModelSummary(Document):
     name: str
     version: str
     stage: ModelStage
-    run: str
-    dataset_version: str
+    run: str | None
+    """Null if Landfall did not train it: a person put it in service. So are the next ones."""
+    dataset_version: str | None
     registered_at: datetime | None
     metrics: dict[str, float]
     compared_with: str | None

@@ -34,13 +34,14 @@ from handlers.training.champions import (
     active_versions,
     before,
     choose_champion,
-    find_ours,
+    find_active,
     in_service_since,
     is_ours,
     registered_at,
     rolled_back_at,
 )
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.manifest import ManifestLine
 
 if TYPE_CHECKING:
@@ -106,13 +107,15 @@ def list_model_blobs(
     """
     with azure_ml_asked():
         model = _Versions(clients, pipeline).get(version)
-        dataset_version = tags_of(model)[tags.DATASET_VERSION]
-        dataset = claimed_dataset(clients, pipeline.name, dataset_version)
-        if dataset is None or not has_manifest(clients, dataset):
+        dataset_version = tags_of(model).get(tags.DATASET_VERSION)
+        dataset = _claimed(clients, pipeline, model)
+        if dataset_version is None or dataset is None or not has_manifest(clients, dataset):
             raise Problem(
                 404,
                 "unknown-dataset",
-                f"the manifest of dataset version {dataset_version} was removed",
+                f"the manifest of dataset version {dataset_version} was removed"
+                if dataset_version
+                else f"Landfall did not train {pipeline.model.name}:{version}: its data is unknown",
             )
         lines = read_manifest_from(clients, dataset, asked.after or "")
         follows = ((line.path, line) for line in lines if line.path != asked.after)
@@ -128,12 +131,12 @@ def find_model(clients: Clients, pipeline: Pipeline, version: str) -> AzureMLMod
     """A version that can be in service.
 
     Raises:
-        Problem: 404 or 409, Landfall registered no such version, or it is archived; 502, Azure ML
-            does not answer.
+        Problem: 404 or 409, there is no such version, or it is archived; 502, Azure ML does not
+            answer.
     """
     with azure_ml_asked():
         models = active_versions(clients, pipeline.model.name)
-        return find_ours(clients, pipeline, models, version)
+        return find_active(clients, pipeline, models, version)
 
 
 def seen_by(
@@ -158,19 +161,18 @@ def seen_by(
     searched += [
         each
         for each in versions.newest_first[VERSIONS_SEARCHED:]
-        if tags_of(each)[tags.DATASET_VERSION] == dataset_version
+        if tags_of(each).get(tags.DATASET_VERSION) == dataset_version
     ]
 
     def search(model: AzureMLModel) -> SeenBy | None:
-        dataset_version = tags_of(model)[tags.DATASET_VERSION]
-        dataset = claimed_dataset(clients, pipeline.name, dataset_version)
+        dataset = _claimed(clients, pipeline, model)
         line = None if dataset is None else find_line(clients, dataset, path)
-        if line is None:
+        if dataset is None or line is None:
             return None
         return SeenBy(
             version=str(model.version),
             stage=versions.stage(model),
-            dataset_version=dataset_version,
+            dataset_version=dataset.version,
             etag=line.etag,
             is_current=is_current(line),
         )
@@ -181,7 +183,7 @@ def seen_by(
 
 
 class _Versions:
-    """All versions of a pipeline's model that Landfall registered, read by two requests."""
+    """All versions of a pipeline's model that are Landfall's, read by two requests."""
 
     def __init__(self, clients: Clients, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -224,8 +226,8 @@ class _Versions:
             name=str(model.name),
             version=str(model.version),
             stage=self.stage(model),
-            run=found.get(tags.RUN, ""),
-            dataset_version=found[tags.DATASET_VERSION],
+            run=found.get(tags.RUN),
+            dataset_version=found.get(tags.DATASET_VERSION),
             registered_at=registered_at(model),
             metrics=_metrics(model),
             compared_with=found.get(tags.CHAMPION),
@@ -272,9 +274,14 @@ def _metrics(model: AzureMLModel) -> dict[str, float]:
 
 
 def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> ModelDataset | None:
-    version = tags_of(model)[tags.DATASET_VERSION]
-    dataset = claimed_dataset(clients, pipeline.name, version)
+    dataset = _claimed(clients, pipeline, model)
     return None if dataset is None else ModelDataset.model_validate(dataset)
+
+
+def _claimed(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> Dataset | None:
+    """What the version was trained on; None if Landfall did not train it."""
+    version = tags_of(model).get(tags.DATASET_VERSION)
+    return None if version is None else claimed_dataset(clients, pipeline.name, version)
 
 
 @contextmanager

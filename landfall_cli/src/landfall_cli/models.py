@@ -42,7 +42,7 @@ def list_models(
                 _number(each["metrics"].get(metric)),
                 _number(each["gain"], sign=True),
                 output.ago(each["registered_at"]),
-                each["run"],
+                each["run"] or "-",
             )
             for each in document["models"]
         ]

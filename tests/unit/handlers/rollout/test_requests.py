@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -226,7 +227,7 @@ async def test_fixed_scoring_code_is_rolled_out_beside_the_rollout_that_is_live(
     await start(world, hub, "3")
     await deliver(world, hub, bus)
     show(hub, "rollout-digits-live-3_1", "live")
-    monkeypatch.setattr(requests, "choose_deployment", lambda *_, **__: "model-3-0123abcd")
+    monkeypatch.setattr(requests, "choose_deployment", Mock(return_value="model-3-0123abcd"))
     assert (await start(world, hub, "3")).document["id"] == "rollout-digits-live-3_2"
     (request,) = await deliver(world, hub, bus)
     assert request.deployment == "model-3-0123abcd"

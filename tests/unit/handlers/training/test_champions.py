@@ -173,10 +173,22 @@ def test_what_is_not_the_champion_is_not_rolled_back(world: World) -> None:
     assert world.workspace.models.created == 0
 
 
-@pytest.mark.parametrize(("version", "kind"), [("9", "unknown-model"), ("8", "not-promotable")])
-def test_a_version_that_is_not_landfalls_is_refused(world: World, version: str, kind: str) -> None:
-    put(world, 1, "a")
+def test_a_model_that_landfall_did_not_train_becomes_the_first_champion(world: World) -> None:
     put(world, 8, None)
+    assert champion(world) is None
+    promote(world.clients, PIPELINE, "8", at=later(1))
+    assert champion(world) == "8"
+    put(world, 9, "a", at=later(2), champion="8")
+    assert champion(world) == "9", "promoted by its metrics"
+    assert roll_back(world.clients, PIPELINE, "9", at=later(3)) == "8"
+
+
+@pytest.mark.parametrize(("version", "kind"), [("9", "unknown-model"), ("v8", "not-promotable")])
+def test_a_version_that_cannot_be_in_service_is_refused(
+    world: World, version: str, kind: str
+) -> None:
+    put(world, 1, "a")
+    put(world, "v8", "b")
     with pytest.raises(ChampionRefused) as refused:
         promote(world.clients, PIPELINE, version, at=later(1))
     assert refused.value.kind == kind
