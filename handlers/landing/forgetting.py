@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any
@@ -62,8 +63,19 @@ def read_contents(clients: Clients) -> dict[Content, str]:
     return {(digest, size): request for digest, size, request in document}
 
 
-def check_none_forgotten_since(clients: Clients, frozen_at: datetime) -> None:
-    """Refuse to commit a manifest whose listing may be older than a request to forget.
+def check_none_forgotten_since(
+    clients: Clients, frozen_at: datetime, *, committed: str | None = None
+) -> None:
+    """Refuse a manifest whose listing may be older than a request to forget.
+
+    A freeze asks before the commit, and again after it: the commit or the contents come second, and
+    so either the freeze sees the contents, or `find-versions` the manifest.
+
+    Args:
+        clients: the app's.
+        frozen_at: when the freeze began.
+        committed: the folder of the manifest, after the commit. If it has forgotten contents, it is
+            added to the versions of their requests.
 
     Raises:
         DataChanged: contents were forgotten after the freeze began.
@@ -71,6 +83,8 @@ def check_none_forgotten_since(clients: Clients, frozen_at: datetime) -> None:
     with contextlib.suppress(ResourceNotFoundError):
         kept = clients.records.get_blob_client(CONTENTS).get_blob_properties()
         if kept.last_modified >= frozen_at - CLOCK_SKEW:
+            if committed is not None:
+                _find_by_content(clients, read_contents(clients), committed)
             raise DataChanged("blobs were forgotten after the zone was listed")
 
 
@@ -124,12 +138,11 @@ def forget_blobs(clients: Clients, request: ForgetBlobs) -> ForgetProgress:
                 _keep_contents(clients, record)
             )
         case "find-versions":
-            names, contents = _manifests(clients), _found_contents(clients, record.id)
+            names = _manifests(clients)
+            contents = dict.fromkeys(_found_contents(clients, record.id), record.id)
             following = ForgetProgress(step="erase-events")
             return (
-                _pieces(
-                    names, marker, step, lambda it: _find_by_content(clients, record, contents, it)
-                )
+                _pieces(names, marker, step, lambda it: _find_by_content(clients, contents, it))
                 or following
             )
         case "erase-events":
@@ -238,29 +251,29 @@ def _keep_contents(clients: Clients, record: ForgetRequest) -> ForgetProgress:
     return ForgetProgress(step="find-versions")
 
 
-def _find_by_content(
-    clients: Clients, record: ForgetRequest, contents: Collection[Content], folder: str
-) -> None:
-    """Record a dataset version that has one of the contents, and delete its copies."""
+def _find_by_content(clients: Clients, contents: Mapping[Content, str], folder: str) -> None:
+    """Record, for each request, that a dataset version has its contents; delete their copies."""
     _, pipeline, version = folder.split("/")
-    found, deleted = 0, 0
+    found, deleted = Counter[str](), Counter[str]()
     for lines in lines_near(clients, folder, (digest for digest, _ in contents)):
         for line, it in zip(lines, parse_lines(lines), strict=True):
             digest = it.md5.decode() if it.md5 else text_of(it.etag)
-            if (digest, it.size) not in contents:
+            request = contents.get((digest, it.size))
+            if request is None:
                 continue
-            found += 1
+            found[request] += 1
             copy = decode_line(line).file
             with contextlib.suppress(ResourceNotFoundError):
                 if copy is not None:
                     clients.records.delete_blob(copies_folder(pipeline) + copy)
-                    deleted += 1
-    if not found:
-        return
-    has = ForgottenVersion(pipeline=pipeline, version=version, blobs=found, copies_deleted=deleted)
-    # A second try finds no copy any more: the first one has counted them.
-    name = f"{folder_of(record.id)}versions/{pipeline}/{version}.json"
-    record_store.create(clients.records, name, has.to_dict())
+                    deleted[request] += 1
+    for request, blobs in found.items():
+        has = ForgottenVersion(
+            pipeline=pipeline, version=version, blobs=blobs, copies_deleted=deleted[request]
+        )
+        # A second try finds no copy any more: the first one has counted them.
+        name = f"{folder_of(request)}versions/{pipeline}/{version}.json"
+        record_store.create(clients.records, name, has.to_dict())
 
 
 def _end(clients: Clients, record: ForgetRequest) -> ForgetProgress:

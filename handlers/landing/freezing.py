@@ -271,6 +271,7 @@ def _write(
             return CommitStep(progress=progress.model_copy(update=update))
         check_none_forgotten_since(clients, request.frozen_at)
         writer.commit(blocks)
+    check_none_forgotten_since(clients, request.frozen_at, committed=folder)
     is_copied = pipeline.dataset.freeze == "copy"
     return CommitStep(
         dataset=Dataset(

@@ -153,6 +153,9 @@ def training_waits_for_its_checks(evidence: Evidence) -> Iterator[str]:
         claim = None if run is None else evidence.claimed.get(run.version)
         if life.stage != "training" or claim is None:
             continue
+        redrive = evidence.requests[life.run].redrive
+        if redrive is not None and redrive.files_left_out:
+            continue  # a person chose from data that was checked, which makes another training
         missing = {each for each in claim.checks if (training, each) not in passed}
         if "landfall.champion" not in evidence.world.workspace.jobs[life.name].tags:
             missing.discard("champion-check")
@@ -176,7 +179,10 @@ def failed_checks_hold_and_alert(evidence: Evidence) -> Iterator[str]:
         landing = landing_instance(request.pipeline.name, request.dataset.partition)
         ended = (run.instance.last_updated_at - START).total_seconds()
         told = alerted.get(landing, evidence.world.scheduler.time())
-        is_late = told - ended > HOUR + excused(evidence, ended, told, SERVICES_OF_ALERTS)
+        # What could not be sent at once is sent by a round of reconciliation.
+        was_away = away(evidence, ended, told, SERVICES_OF_ALERTS) > 0
+        due = HOUR + was_away * 2 * evidence.world.story.reconcile_every
+        is_late = told - ended > due + excused(evidence, ended, told, SERVICES_OF_ALERTS)
         if run.state == "held" and (run.id not in failed or is_late):
             yield f"{run.id} is held: failed {run.id in failed}, alert at {told:.0f} s"
         if run.state == "succeeded" and run.id in failed:
