@@ -436,6 +436,8 @@ module functionApp 'function-app.bicep' = {
     eventTopicEndpoint: customTopic.outputs.endpoint
     workspaceResourceGroup: workspaceGroup
     workspaceName: workspace
+    dataRegion: dataRoles.outputs.region
+    workspaceRegion: workspaceRoles.outputs.region
     clusterIdentityId: identities.outputs.clusterId
     insightsConnectionString: monitoring.outputs.insightsConnectionString
     vaultUrl: keyVault.outputs.url
@@ -446,7 +448,7 @@ module functionApp 'function-app.bicep' = {
     keepCopiesDays: keepCopiesDays
     alwaysReadyInstances: alwaysReadyInstances
   }
-  dependsOn: [roleAssignments, dataRoles, workspaceRoles, subscriptionRoles, privateEndpoints]
+  dependsOn: [roleAssignments, subscriptionRoles, privateEndpoints]
 }
 
 module alerts 'alerts.bicep' = {

@@ -138,6 +138,11 @@ def expected_settings(facts: Facts, root: Path) -> dict[str, Any]:
         "AZUREML_SUBSCRIPTION_ID": SUBSCRIPTION,
         "AZUREML_RESOURCE_GROUP": group,
         "AZUREML_WORKSPACE_NAME": workspace,
+        "REGIONS": Form(
+            rf"app={facts.site.get('location')} data=\S+/{data}#location "
+            rf"workspace=\S+/{workspace}#location",
+            "the regions of app, data and workspace",
+        ),
         "CLUSTER_IDENTITY": facts.cluster,
         "RESOURCE_MANAGER_ENDPOINT": "https://management.azure.com/",
         "RECONCILE_SCHEDULE": Form(NCRONTAB, "six fields of NCRONTAB"),
