@@ -25,6 +25,8 @@ ENVIRONMENT_REMEDY = (
     "makes one in .venv. And give the app's folder with --app."
 )
 _NOTE = re.compile(r"^(warning|not-known) ([^:]+): (.+)$", re.MULTILINE)
+CANNOT_CHECK = 3
+"""Exit status of the replay guard where a history does not tell enough."""
 RECORDED = Path("tests") / "replay" / "histories"
 
 
@@ -91,13 +93,12 @@ def _run(app: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str
 
 
 def _judge(name: str, ended: subprocess.CompletedProcess[str], remedy: str) -> Check:
-    is_good = ended.returncode == 0
     said = (ended.stdout + ended.stderr).strip()
-    # On success, the last line has the counts.
-    finding = said.splitlines()[-1] if is_good and said else said
+    if ended.returncode == 0:  # the last line has the counts
+        return Check(name=name, verdict="good", finding=said.splitlines()[-1])
+    if ended.returncode == CANNOT_CHECK:
+        return Check(name=name, verdict="warning", finding=said)
+    lacks = "No module named" in said
     return Check(
-        name=name,
-        verdict="good" if is_good else "bad",
-        finding=finding,
-        remedy=None if is_good else ENVIRONMENT_REMEDY if "No module named" in said else remedy,
+        name=name, verdict="bad", finding=said, remedy=ENVIRONMENT_REMEDY if lacks else remedy
     )

@@ -66,10 +66,20 @@ def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
     assert checks["histories"]["remedy"].startswith("Give the orchestrator its old steps again")
 
 
-def test_slow_nodes_and_regions_are_warnings_and_what_is_not_known_is_said(folder: Path) -> None:
+REWOUND = {
+    "replayGuard": 1,
+    "instanceId": "i",
+    "name": "retraining",
+    "runtimeStatus": "Running",
+    "historyEvents": [{"EventType": "GenericEvent", "Timestamp": "2026-01-01T00:00:00Z"}],
+}
+
+
+def test_what_is_slow_apart_or_cannot_be_checked_is_a_warning(folder: Path) -> None:
     file = folder / "pipelines" / "digits" / "pipeline.yml"
     text = file.read_text("utf-8").replace("Standard_D4s_v5", "Standard_NC24ads_A100_v4")
     file.write_text(text.replace("nodes: 1", "nodes: 2"), "utf-8")
+    (folder / "recorded" / "rewound.json").write_text(json.dumps(REWOUND), "utf-8")
     code, checks = check(
         folder, "recorded", "--regions", "app=eastus data=eastus workspace=northcentralus"
     )
@@ -77,6 +87,7 @@ def test_slow_nodes_and_regions_are_warnings_and_what_is_not_known_is_said(folde
     warnings = [each["finding"] for each in checks.values() if each["verdict"] == "warning"]
     for word in ("InfiniBand", "workspace in northcentralus", "did not offer"):
         assert any(word in each for each in warnings), word
+    assert any("the instance was rewound" in each for each in warnings)
     assert "northcentralus offers Standard_D4s_v5" in checks["compute"]["finding"]
     assert checks["compute"]["verdict"] == "good"
 
