@@ -261,6 +261,8 @@ def _check_outputs(facts: Facts) -> Iterator[Problem]:
         "LANDFALL_BUDGET_START": budget.get("properties.timePeriod.startDate")
         if budget
         else Form(r"\d{4}-\d\d-01", "the first of a month"),
+        "LANDFALL_EVENT_DELIVERY": "now",
+        "LANDFALL_PROVISIONED_DELIVERY": "now" if facts.subscriptions else "later",
         "LANDFALL_APP_NAME": facts.site.name,
         "LANDFALL_URL": f"https://{facts.site.name}.azurewebsites.net",
         "LANDFALL_DATA_URL": settings.get("DataStorage__blobServiceUri"),

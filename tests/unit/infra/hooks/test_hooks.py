@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 from azure.core.exceptions import HttpResponseError
 from azure.keyvault.secrets import SecretProperties
 
@@ -176,3 +177,32 @@ def test_hooks_install_the_versions_that_the_tests_run_with() -> None:
     pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     lines = (ROOT / "infra" / "hooks" / "requirements.txt").read_text("utf-8").splitlines()
     assert [each for each in lines if not each.startswith("#") and each not in pinned] == []
+
+
+def test_the_first_provisioning_waits_for_roles_before_azd_makes_the_event_subscriptions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waited: list[float] = []
+    for provisioned in ("later", "now"):
+        environment = {"LANDFALL_PROVISIONED_DELIVERY": provisioned}
+        webhook_secrets.wait_for_delivery(environment, wait=waited.append)
+    assert waited == [webhook_secrets.DELIVERY_WAIT_SECONDS]
+    assert "event subscriptions" in capsys.readouterr().out
+    # `azd up` provisions twice: the output of the first changes the parameter of the second.
+    azure_yaml = yaml.safe_load((ROOT / "azure.yaml").read_text("utf-8"))
+    steps = [each["azd"] for each in azure_yaml["workflows"]["up"]["steps"]]
+    assert steps == ["provision", "provision", "deploy --all"]
+
+
+@pytest.mark.parametrize(
+    ("error", "lands_again"),
+    [
+        ({"message": "PUT … is refused with 403 AuthorizationFailed: the app's identity"}, True),
+        ({"message": "out of memory"}, False),
+        (None, False),
+    ],
+)
+def test_the_smoke_test_lands_again_where_a_run_was_refused_by_a_missing_role(
+    error: Any, *, lands_again: bool
+) -> None:
+    assert smoke_test.lacks_a_role({"id": "a", "state": "failed", "error": error}) == lands_again
