@@ -28,7 +28,7 @@ FORBIDDEN = 403
 CLOSED = ("ForbiddenByConnection", "AuthorizationFailure", "PublicAccessNotPermitted")
 """Codes of a firewall: those of a missing role are others, and pass."""
 DELIVERY_WAIT_SECONDS = 300.0
-"""Before the provisioning that makes event subscriptions, which takes minutes more until it does."""
+"""Before the provisioning that makes event subscriptions, at its end."""
 NAMES = ("inbound-webhook-secret", "model-watch-secret")
 
 
