@@ -153,6 +153,9 @@ def test_the_package_names_the_durable_backend_and_nothing_else_changes() -> Non
     managed = durable_backend.with_backend(host, "durableTaskScheduler")
     assert managed["extensions"]["durableTask"]["storageProvider"] == durable_backend.MANAGED
     assert durable_backend.with_backend(managed, "azureStorage") == host
+    # What docs/deploy.md advises for a quiet hub stays.
+    host["extensions"]["durableTask"]["storageProvider"] = {"maxQueuePollingInterval": "00:00:10"}
+    assert durable_backend.with_backend(host, "azureStorage") == host
     with pytest.raises(ValueError, match="postgres"):
         durable_backend.with_backend(host, "postgres")
 
@@ -166,6 +169,10 @@ def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:
     for environment in (given, undefined):
         with pytest.raises(LookupError, match=r"no value for MODEL_WATCH_URL\."):
             values(parameters, environment)
+    # Empty is no value where the default is one, nor for the month that each new environment forgets.
+    for name in ("LANDFALL_NETWORK", "LANDFALL_BUDGET_START"):
+        with pytest.raises(LookupError, match=rf"no value for {name}\."):
+            values(f"${{{name}={'public' if 'NET' in name else ''}}}", {name: "-"})
     assert values(parameters, {**given, "MODEL_WATCH_URL": "https://x"}) == {
         "LANDFALL_NETWORK": "private",
         "LANDFALL_ALERT_EMAIL": "",
@@ -173,10 +180,18 @@ def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:
     }
 
 
-def test_hooks_install_the_versions_that_the_tests_run_with() -> None:
-    pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    lines = (ROOT / "infra" / "hooks" / "requirements.txt").read_text("utf-8").splitlines()
-    assert [each for each in lines if not each.startswith("#") and each not in pinned] == []
+PINNED = re.compile(r"^[a-z0-9][\w.-]*==[^\s\\]+", re.MULTILINE)
+
+
+def test_set_up_and_hooks_install_the_versions_that_the_tests_run_with_by_their_hashes() -> None:
+    pinned = (ROOT / "constraints.txt").read_text("utf-8")
+    for name in ("installation/locked.txt", "infra/hooks/requirements.txt"):
+        text = (ROOT / name).read_text("utf-8")
+        found = PINNED.findall(text)
+        assert set(found) <= set(PINNED.findall(pinned)), name
+        assert len(re.findall(r"==.+\\\n    --hash=sha256:[0-9a-f]{64}", text)) == len(found)
+    locked = (ROOT / "installation" / "locked.txt").read_text("utf-8")
+    assert PINNED.findall(locked) == PINNED.findall(pinned)
 
 
 def test_the_first_provisioning_waits_for_roles_before_azd_makes_the_event_subscriptions(
