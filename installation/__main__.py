@@ -124,7 +124,8 @@ def main(venv: Path, torch_index: str) -> None:
     chosen.write_text(locked_packages(LOCKED.read_text("utf-8")), "utf-8")
     installer.install("--require-hashes", "--no-deps", "-r", str(chosen))
     _say(f"the rest of {REQUIREMENTS}: torch and local packages")
-    installer.install("-r", REQUIREMENTS)
+    # The local packages are built with what is locked, not with what an index has today.
+    installer.install("--no-build-isolation", "-r", REQUIREMENTS)
     _say("Azurite, by npm, into the user's cache")
     _run([str(installer.python), "-m", "localazure", "fetch"])
 
