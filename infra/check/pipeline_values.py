@@ -43,7 +43,8 @@ def values(parameters: str, environment: Mapping[str, str]) -> dict[str, str]:
     if missing:
         raise LookupError(
             f"not deployed: the pipeline has no value for {', '.join(missing)}. Set each as a "
-            f"variable of the environment; {EMPTY} stands for empty, where the default is. docs/deploy.md explains them"
+            f"variable of the environment; {EMPTY} stands for empty, where the default is. "
+            "docs/deploy.md explains them"
         )
     return {name: "" if each == EMPTY else each for name, each in given.items()}
 

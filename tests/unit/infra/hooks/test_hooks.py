@@ -169,7 +169,7 @@ def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:
     for environment in (given, undefined):
         with pytest.raises(LookupError, match=r"no value for MODEL_WATCH_URL\."):
             values(parameters, environment)
-    # Empty is no value where the default is one, nor for the month that each new environment forgets.
+    # Empty is no value where the default is one, nor for the month, which Azure keeps.
     for name in ("LANDFALL_NETWORK", "LANDFALL_BUDGET_START"):
         with pytest.raises(LookupError, match=rf"no value for {name}\."):
             values(f"${{{name}={'public' if 'NET' in name else ''}}}", {name: "-"})
