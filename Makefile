@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/installed
-REQUIREMENTS := requirements.txt trainers/requirements.txt infra/hooks/requirements.txt requirements-dev.txt
+REQUIREMENTS := requirements.txt trainers/requirements.txt requirements-dev.txt
+LOCKED := installation/locked.txt
 DISTRIBUTIONS := localazure landfall_cli replay_guard
 AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 
@@ -22,7 +23,7 @@ help:
 python-version:
 	@$(PYTHON) installation/python_version.py $(VENV) $(if $(filter file,$(origin PYTHON)),,--asked-for)
 
-$(INSTALLED): $(REQUIREMENTS) constraints.txt $(DISTRIBUTIONS:=/pyproject.toml) trainers/pyproject.toml $(AZURITE) | python-version
+$(INSTALLED): $(REQUIREMENTS) constraints.txt $(LOCKED) $(DISTRIBUTIONS:=/pyproject.toml) trainers/pyproject.toml $(AZURITE) | python-version
 	@TORCH_INDEX="$(TORCH_INDEX)" $(or $(wildcard $(BIN)/python),$(PYTHON)) -m installation $(VENV)
 	@touch $@
 
@@ -143,11 +144,17 @@ simulate: setup
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),300)) \
 	    $(if $(FIRST),--first $(FIRST)) $(if $(PROCESSES),--processes $(PROCESSES))
 
-# Resolves and pins all versions again, for every supported Python, with uv.
+# Resolves and pins all versions again, for every supported Python, with uv. locked.txt has the hashes of all
+# files of each version, those of other platforms too; constraints.txt has none, as pip before 26 takes a
+# constraint with a hash as a reason to refuse what requirements.txt does not pin. azd installs the hooks'.
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile --quiet --universal --python-version 3.11 \
+    --no-annotate --generate-hashes
 constraints:
-	@sed '/^-[rce] /d; s/==.*//' $(REQUIREMENTS) | UV_CUSTOM_COMPILE_COMMAND="make constraints" uv pip compile \
-	    --quiet --universal --upgrade --python-version 3.11 --no-annotate --output-file constraints.txt \
+	@sed '/^-[rce] /d; s/==.*//' $(REQUIREMENTS) | $(COMPILE) --upgrade --output-file $(LOCKED) \
 	    - $(DISTRIBUTIONS:=/pyproject.toml)
+	@sed -n 's/ *\\$$//; /^[a-zA-Z0-9#]/p' $(LOCKED) > constraints.txt
+	@printf '%s\n' azure-identity azure-keyvault-secrets azure-storage-blob \
+	  | $(COMPILE) -c constraints.txt --output-file infra/hooks/requirements.txt -
 
 clean:
 	rm -rf $(VENV) .localazure build

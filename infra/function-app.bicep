@@ -15,6 +15,8 @@ param serviceBusHost string
 param eventTopicEndpoint string
 param workspaceResourceGroup string
 param workspaceName string
+param dataRegion string
+param workspaceRegion string
 param clusterIdentityId string
 param insightsConnectionString string
 param vaultUrl string
@@ -49,6 +51,7 @@ var settings = {
   AZUREML_SUBSCRIPTION_ID: subscription().subscriptionId
   AZUREML_RESOURCE_GROUP: workspaceResourceGroup
   AZUREML_WORKSPACE_NAME: workspaceName
+  REGIONS: 'app=${location} data=${dataRegion} workspace=${workspaceRegion}'
   CLUSTER_IDENTITY: clusterIdentityId
   RESOURCE_MANAGER_ENDPOINT: environment().resourceManager
   RECONCILE_SCHEDULE: reconcileSchedule

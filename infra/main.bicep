@@ -58,6 +58,10 @@ param clusters array
 @allowed(['customRole', 'none'])
 param quotaReading string = 'customRole'
 
+@description('later: without event subscriptions, which Event Grid refuses while the roles of their identities are new.')
+@allowed(['later', 'now'])
+param eventDelivery string = 'now'
+
 @description('NCRONTAB of the reconciliation timer.')
 param reconcileSchedule string = '0 */5 * * * *'
 @description('Webhook receiver of the example pipeline; empty: none.')
@@ -340,8 +344,8 @@ module subscriptionRoles 'roles-on-subscription.bicep' = if (quotaReading == 'cu
 }
 
 // A subscription's identity must be allowed to deliver before the subscription is made, and Azure needs
-// minutes to know that it is: these come after what takes minutes.
-module blobSubscription 'event-subscription.bicep' = {
+// minutes to know that it is: the first `azd up` makes these in a second provisioning, and last.
+module blobSubscription 'event-subscription.bicep' = if (eventDelivery == 'now') {
   scope: resourceGroup(dataGroup)
   params: {
     topicName: dataEvents.outputs.name
@@ -360,7 +364,7 @@ module blobSubscription 'event-subscription.bicep' = {
   dependsOn: [roleAssignments, workspaceContents, functionApp]
 }
 
-module jobSubscription 'event-subscription.bicep' = {
+module jobSubscription 'event-subscription.bicep' = if (eventDelivery == 'now') {
   scope: resourceGroup(workspaceGroup)
   params: {
     topicName: jobEvents.outputs.name
@@ -377,7 +381,7 @@ module jobSubscription 'event-subscription.bicep' = {
   dependsOn: [roleAssignments, workspaceContents, functionApp]
 }
 
-module vaultSubscription 'event-subscription.bicep' = {
+module vaultSubscription 'event-subscription.bicep' = if (eventDelivery == 'now') {
   scope: group
   params: {
     topicName: vaultEvents.outputs.name
@@ -436,6 +440,8 @@ module functionApp 'function-app.bicep' = {
     eventTopicEndpoint: customTopic.outputs.endpoint
     workspaceResourceGroup: workspaceGroup
     workspaceName: workspace
+    dataRegion: dataRoles.outputs.region
+    workspaceRegion: workspaceRoles.outputs.region
     clusterIdentityId: identities.outputs.clusterId
     insightsConnectionString: monitoring.outputs.insightsConnectionString
     vaultUrl: keyVault.outputs.url
@@ -446,7 +452,7 @@ module functionApp 'function-app.bicep' = {
     keepCopiesDays: keepCopiesDays
     alwaysReadyInstances: alwaysReadyInstances
   }
-  dependsOn: [roleAssignments, dataRoles, workspaceRoles, subscriptionRoles, privateEndpoints]
+  dependsOn: [roleAssignments, subscriptionRoles, privateEndpoints]
 }
 
 module alerts 'alerts.bicep' = {
@@ -481,6 +487,9 @@ output AZURE_RESOURCE_GROUP string = group.name
 output AZURE_TENANT_ID string = tenant().tenantId
 // Provisioning in a later month gives the budget the same start again.
 output LANDFALL_BUDGET_START string = budgetFrom
+// The next provisioning makes the event subscriptions; a hook reads whether this one did.
+output LANDFALL_EVENT_DELIVERY string = 'now'
+output LANDFALL_PROVISIONED_DELIVERY string = eventDelivery
 output LANDFALL_APP_NAME string = functionApp.outputs.name
 output LANDFALL_URL string = functionApp.outputs.url
 output LANDFALL_DATA_URL string = 'https://${dataAccount}.blob.${environment().suffixes.storage}'

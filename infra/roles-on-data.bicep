@@ -52,3 +52,5 @@ resource recordsRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
     description: row.reason
   }
 }]
+
+output region string = account.location

@@ -58,3 +58,5 @@ resource registryRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [f
     description: row.reason
   }
 }]
+
+output region string = workspace.location

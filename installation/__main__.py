@@ -2,8 +2,10 @@
 
 1. Make the environment, unless it is there.
 2. With the variable TORCH_INDEX, install torch from that index or folder, and nothing else.
-3. Install requirements-dev.txt, at the versions of constraints.txt.
-4. Fetch Azurite, unless the user's cache has it.
+3. Install what locked.txt lists, by its hashes, and nothing else.
+4. Install requirements-dev.txt: the local packages, which have no hash, and torch, whose file
+   depends on where it is from.
+5. Fetch Azurite, unless the user's cache has it.
 
 uv installs where it is on the PATH, and pip otherwise; both from the sources that pip is configured
 with. A step that fails leaves what it has installed; the next run goes on from there.
@@ -12,6 +14,7 @@ with. A step that fails leaves what it has installed; the next run goes on from 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +24,10 @@ from typing import Final
 from installation.package_sources import install_options, read_pip_settings, uv_variables
 
 REQUIREMENTS: Final = "requirements-dev.txt"
+LOCKED: Final = Path(__file__).with_name("locked.txt")
+# torch and what only its builds for CUDA need: an index of CPU wheels has another file of the same
+# version, and it may be chosen by pip's own settings.
+_OF_TORCH: Final = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 _CUDA_NOTE: Final = (
     "note: torch's package for Linux brings CUDA, which this machine does not need; "
     "TORCH_INDEX takes a smaller one (CONTRIBUTING.md)\n"
@@ -83,6 +90,12 @@ def _run(command: list[str], variables: dict[str, str] | None = None) -> None:
         raise SystemExit("landfall: set-up failed, see above")
 
 
+def locked_packages(text: str) -> str:
+    """The lines of locked.txt without those of torch."""
+    entries = re.split(r"\n(?=\S)", text)
+    return "\n".join(each for each in entries if not _OF_TORCH.match(each))
+
+
 def _torch_source(index: str) -> list[str]:
     """Options that take torch only from an index, or from a folder with its wheel."""
     if Path(index).is_dir():
@@ -106,8 +119,13 @@ def main(venv: Path, torch_index: str) -> None:
         _say(f"torch from TORCH_INDEX, by {installer.name}")
         source = _torch_source(torch_index)
         installer.install(*source, "--no-deps", "-c", "constraints.txt", "torch")
-    _say(f"packages of {REQUIREMENTS}, by {installer.name}")
-    installer.install("-r", REQUIREMENTS)
+    _say(f"packages of {LOCKED.name}, by their hashes, by {installer.name}")
+    chosen = venv / LOCKED.name
+    chosen.write_text(locked_packages(LOCKED.read_text("utf-8")), "utf-8")
+    installer.install("--require-hashes", "--no-deps", "-r", str(chosen))
+    _say(f"the rest of {REQUIREMENTS}: torch and local packages")
+    # The local packages are built with what is locked, not with what an index has today.
+    installer.install("--no-build-isolation", "-r", REQUIREMENTS)
     _say("Azurite, by npm, into the user's cache")
     _run([str(installer.python), "-m", "localazure", "fetch"])
 

@@ -24,6 +24,8 @@ KEEP_DAYS: Mapping[str, tuple[int, int]] = {
 }
 """Setting of retention → its default, and the fewest days that it accepts."""
 APP_FOLDER = Path(__file__).parents[2]
+PARTS = ("app", "data", "workspace")
+"""What has a region of its own."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,24 @@ class Settings:
     def records_container(self) -> str:
         """Container of manifests, ledger and claims; `RECORDS_CONTAINER` if it is set."""
         return self.values.get("RECORDS_CONTAINER") or "landfall"
+
+    @property
+    def regions(self) -> Mapping[str, str]:
+        """Part → region, of those that `REGIONS` names; none if it is not set.
+
+        It is one name for all parts, or `app=<region> data=<region> workspace=<region>`.
+
+        Raises:
+            InvalidSetting: it is neither.
+        """
+        text = self.values.get("REGIONS", "")
+        if "=" not in text:
+            return dict.fromkeys(PARTS, region_name(text)) if text.strip() else {}
+        pairs = [each.split("=") for each in text.split()]
+        if any(len(pair) != 2 or pair[0] not in PARTS for pair in pairs):  # noqa: PLR2004 - part, region
+            wanted = " ".join(f"{part}=<region>" for part in PARTS)
+            raise InvalidSetting(f"app setting REGIONS: set it to {wanted}, or to one region")
+        return {part: region_name(name) for part, name in pairs if name}
 
     def keep_days(self, name: str) -> int:
         """How many days a setting of `KEEP_DAYS` keeps what it is for.
@@ -166,3 +186,8 @@ class Settings:
         if value not in ("key", "entra"):
             raise InvalidSetting("app setting API_SIGN_IN: set it to key or entra")
         return value
+
+
+def region_name(name: str) -> str:
+    """A region's programmatic name (westeurope), from that or its display name (West Europe)."""
+    return name.replace(" ", "").lower()

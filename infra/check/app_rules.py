@@ -138,6 +138,11 @@ def expected_settings(facts: Facts, root: Path) -> dict[str, Any]:
         "AZUREML_SUBSCRIPTION_ID": SUBSCRIPTION,
         "AZUREML_RESOURCE_GROUP": group,
         "AZUREML_WORKSPACE_NAME": workspace,
+        "REGIONS": Form(
+            rf"app={facts.site.get('location')} data=\S+/{data}#location "
+            rf"workspace=\S+/{workspace}#location",
+            "the regions of app, data and workspace",
+        ),
         "CLUSTER_IDENTITY": facts.cluster,
         "RESOURCE_MANAGER_ENDPOINT": "https://management.azure.com/",
         "RECONCILE_SCHEDULE": Form(NCRONTAB, "six fields of NCRONTAB"),
@@ -256,6 +261,8 @@ def _check_outputs(facts: Facts) -> Iterator[Problem]:
         "LANDFALL_BUDGET_START": budget.get("properties.timePeriod.startDate")
         if budget
         else Form(r"\d{4}-\d\d-01", "the first of a month"),
+        "LANDFALL_EVENT_DELIVERY": "now",
+        "LANDFALL_PROVISIONED_DELIVERY": "now" if facts.subscriptions else "later",
         "LANDFALL_APP_NAME": facts.site.name,
         "LANDFALL_URL": f"https://{facts.site.name}.azurewebsites.net",
         "LANDFALL_DATA_URL": settings.get("DataStorage__blobServiceUri"),

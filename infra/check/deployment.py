@@ -108,6 +108,8 @@ class _Part:
         written = self.owner.get(path)
         if written is not None and not isinstance(written, dict):
             return written
+        if path == "location":  # of an existing resource
+            return Runtime(f"{self.owner.id}#{path}")
         form = FORMS.get((self.owner.type, path.removeprefix("properties.")))
         return self if form is None else form.format(self.owner.name)
 

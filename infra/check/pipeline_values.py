@@ -3,7 +3,8 @@
     python -m infra.check.pipeline_values
 
 azd takes what is missing from the parameters' defaults, silently: a private deployment would be
-provisioned as public. So each variable must be set in the pipeline; `-` stands for empty.
+provisioned as public. So each variable must be set in the pipeline; `-` stands for empty, where the
+default is.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PARAMETERS = Path(__file__).parents[1] / "main.parameters.json"
-NAME = re.compile(r"\$\{((?!AZURE_)\w+)")
+NAME = re.compile(r"\$\{((?!AZURE_)\w+)(?:=([^}]*))?")
 EMPTY = "-"
+NEVER_EMPTY = frozenset({"LANDFALL_BUDGET_START"})
+"""azd remembers the month of the first provisioning, but not in a pipeline's new environment."""
 UNDEFINED = "$("
 """Azure DevOps passes a variable that is not defined as the text `$(NAME)`."""
 
@@ -28,13 +31,20 @@ def values(parameters: str, environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         LookupError: names those that are missing.
     """
-    names = dict.fromkeys(NAME.findall(parameters))
-    given = {name: environment.get(name, "").strip() for name in names}
-    missing = [name for name, each in given.items() if not each or each.startswith(UNDEFINED)]
+    defaults = dict(NAME.findall(parameters))
+    given = {name: environment.get(name, "").strip() for name in defaults}
+    missing = [
+        name
+        for name, each in given.items()
+        if not each
+        or each.startswith(UNDEFINED)
+        or (each == EMPTY and (defaults[name] or name in NEVER_EMPTY))
+    ]
     if missing:
         raise LookupError(
             f"not deployed: the pipeline has no value for {', '.join(missing)}. Set each as a "
-            f"variable of the environment; {EMPTY} stands for empty. docs/deploy.md explains them"
+            f"variable of the environment; {EMPTY} stands for empty, where the default is. "
+            "docs/deploy.md explains them"
         )
     return {name: "" if each == EMPTY else each for name, each in given.items()}
 

@@ -44,6 +44,9 @@ CHOICES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
+# From the second provisioning on; azd's parameters are those of the first one.
+DELIVERED = {"eventDelivery": "now"}
+
 
 def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     """What is wrong with what is deployed, for each of the choices."""
@@ -69,7 +72,7 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     yield from _check_versions(root, files)
     tried: set[tuple[str, str]] = set()
     for words, choice in {**CHOICES, **_further(main)}.items():
-        deployed = Deployment(files, {**given, **choice}, f"with {words}")
+        deployed = Deployment(files, {**given, **DELIVERED, **choice}, f"with {words}")
         tried |= {(each.file.path.name, each.symbol) for each in deployed.everything}
         yield from deployed.problems
         for rules in (

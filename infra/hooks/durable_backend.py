@@ -30,9 +30,11 @@ def with_backend(host: dict[str, Any], backend: str) -> dict[str, Any]:
     if backend not in {"azureStorage", "durableTaskScheduler"}:
         raise ValueError(f"LANDFALL_DURABLE_BACKEND is {backend}: no such backend")
     extensions = dict(host["extensions"])
-    durable = {k: v for k, v in extensions["durableTask"].items() if k != "storageProvider"}
+    durable = dict(extensions["durableTask"])
     if backend == "durableTaskScheduler":
         durable["storageProvider"] = MANAGED
+    elif durable.get("storageProvider") == MANAGED:  # others are settings of Azure Storage
+        del durable["storageProvider"]
     return {**host, "extensions": {**extensions, "durableTask": durable}}
 
 

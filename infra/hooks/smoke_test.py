@@ -6,6 +6,7 @@ laptop, it needs the function's key; docs/deploy.md has the command.
 1. Remember which runs of pipeline `smoke` there are.
 2. Upload three files that say when, and the marker: content that never landed before.
 3. Poll `GET /api/runs` until a new run has ended. On Azure a cluster grows from no node meanwhile.
+   A run that failed because a role did not count yet is no answer: land again.
 4. Exit status 0 for `succeeded` and `not_promoted`: the data reached the end of the workflow; also
    where a private network is closed to this machine: nothing says that the deployment is bad.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 import urllib.request
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # azd runs this file by itself
-from infra.hooks.webhook_secrets import Unreachable, patiently
+from infra.hooks.webhook_secrets import WAITS_SECONDS, Unreachable, patiently
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -47,6 +49,14 @@ def ended_run(runs: list[dict[str, Any]], known: set[str]) -> dict[str, Any] | N
     """The new run that has ended, if there is one."""
     new = (each for each in runs if each["id"] not in known and each["state"] in ENDS)
     return next(new, None)
+
+
+def lacks_a_role(run: Mapping[str, Any]) -> bool:
+    """Whether a run ended because a service refused an identity, as new roles take minutes."""
+    said = json.dumps([run.get("error"), run.get("reason")])
+    return (
+        re.search(r"\b403\b|Authorization(Failed|PermissionMismatch)|Forbidden", said) is not None
+    )
 
 
 def links(run: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
@@ -73,13 +83,7 @@ def main(environment: Mapping[str, str]) -> int:
     }
     container = landing_container(environment)
     try:
-        for path, content in batch(datetime.now(UTC)).items():
-            patiently(
-                lambda path=path, content=content: container.upload_blob(
-                    f"{PIPELINE}/{path}", content, overwrite=True
-                ),
-                "smoke test: the upload",
-            )
+        land(container)
     except Unreachable:
         print(  # noqa: T201
             "smoke test: not run, since the account is closed to this machine. All is deployed; "
@@ -94,7 +98,12 @@ def main(environment: Mapping[str, str]) -> int:
         except OSError as error:  # a new instance starts, or the network hiccups: asked again
             print(f"smoke test: {error}; asking again", flush=True)  # noqa: T201
             run = None
-        if run is not None:
+        if run is not None and lacks_a_role(run):
+            known.add(run["id"])
+            print(f"smoke test: run {run['id']} was refused, roles take minutes; again", flush=True)  # noqa: T201
+            time.sleep(WAITS_SECONDS[2])
+            land(container)
+        elif run is not None:
             print(f"smoke test: run {run['id']}: {run['state']}")  # noqa: T201
             for link in links(run, environment):
                 print(f"  {link}")  # noqa: T201
@@ -107,6 +116,21 @@ def main(environment: Mapping[str, str]) -> int:
         f"{PIPELINE}/0.txt what became of the batch, and see docs/deploy.md, the first live run"
     )
     return 1
+
+
+def land(container: ContainerClient) -> None:
+    """Upload a batch, its marker last.
+
+    Raises:
+        Unreachable: the account is closed to this machine.
+    """
+    for path, content in batch(datetime.now(UTC)).items():
+        patiently(
+            lambda path=path, content=content: container.upload_blob(
+                f"{PIPELINE}/{path}", content, overwrite=True
+            ),
+            "smoke test: the upload",
+        )
 
 
 def _runs(environment: Mapping[str, str], key: str) -> list[dict[str, Any]]:

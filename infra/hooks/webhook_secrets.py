@@ -1,7 +1,8 @@
-"""After provisioning: make each webhook secret that the vault does not have yet.
+"""After provisioning: make missing webhook secrets, and wait before there are event subscriptions.
 
 azd runs this with its environment. A secret that is there is never replaced: docs/deploy.md says
-how to rotate one. The role that allows it is new, and Azure needs minutes to know it.
+how to rotate one. The role that allows it is new, and Azure needs minutes to know it, as it does
+for the identities that deliver events: Event Grid refuses a subscription until then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ PASSING = frozenset({403, 404, 502, 503, 504})
 FORBIDDEN = 403
 CLOSED = ("ForbiddenByConnection", "AuthorizationFailure", "PublicAccessNotPermitted")
 """Codes of a firewall: those of a missing role are others, and pass."""
+DELIVERY_WAIT_SECONDS = 300.0
+"""Before the provisioning that makes event subscriptions, at its end."""
 NAMES = ("inbound-webhook-secret", "model-watch-secret")
 
 
@@ -65,11 +68,25 @@ def ensure_secrets(vault: SecretClient) -> list[str]:
     return made
 
 
+def wait_for_delivery(
+    environment: Mapping[str, str], *, wait: Callable[[float], None] = time.sleep
+) -> None:
+    """Where this provisioning made no event subscriptions, wait until the next one may."""
+    if environment["LANDFALL_PROVISIONED_DELIVERY"] == "later":
+        print(  # noqa: T201
+            f"event subscriptions: azd provision makes them when it runs again, as azd up lets it; "
+            f"their roles take minutes, waiting {DELIVERY_WAIT_SECONDS:.0f} s",
+            flush=True,
+        )
+        wait(DELIVERY_WAIT_SECONDS)
+
+
 def main() -> int:
     """Look into the vault of the azd environment and make what is missing."""
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - azd installs it for the hook
     from azure.keyvault.secrets import SecretClient  # noqa: PLC0415 - the same
 
+    wait_for_delivery(os.environ)
     vault = SecretClient(os.environ["LANDFALL_VAULT_URL"], DefaultAzureCredential())
     try:
         made = patiently(lambda: ensure_secrets(vault), "webhook secrets")

@@ -242,6 +242,10 @@ class PipelineSummary(Document):
     """Why `costs` is empty; null if it is not."""
     missing_settings: list[str]
     """A sentence for each missing or invalid app setting that it needs; never a value."""
+    compute_warnings: list[str]
+    """What its compute options cost in time or money where they run."""
+    compute_not_known: list[str]
+    """What could not be judged of them, such as the region of the data."""
 
 
 class PipelineList(Document):

@@ -39,6 +39,7 @@ from handlers.operate.api.pipeline_state import ZoneFacts, state_of, zones_to_sh
 from handlers.operate.api.queues import CostState, read_costs
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE, Unavailable
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.compute_notes import Notes, notes
 from handlers.platform.instances import is_live, parsed
 from handlers.platform.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
 from handlers.platform.settings import KEEP_DAYS, Settings
@@ -165,6 +166,7 @@ async def _summarise(
         state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
     due = newest.next_attempt_at if newest is not None and state == "retrying" else None
     spent = [each for each in costs[1] if each.pipeline == pipeline.name]
+    noted = _noted(clients.settings, pipeline)
     summary = PipelineSummary(
         name=pipeline.name,
         state=state,
@@ -178,6 +180,8 @@ async def _summarise(
         costs=spent,
         no_cost=None if spent else sentences.of_no_cost(pipeline, has_prices=costs[0] is not None),
         missing_settings=missing_settings(clients.settings, pipeline),
+        compute_warnings=noted.warnings,
+        compute_not_known=noted.not_known,
     )
     return summary, zones
 
@@ -297,6 +301,14 @@ async def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | No
     return Champion(version=found.version), None
 
 
+def _noted(settings: Settings, pipeline: Pipeline) -> Notes:
+    try:
+        regions = settings.regions
+    except InvalidSetting:  # a sentence of `missing_settings`
+        regions = {}
+    return notes(settings.pipelines_folder / pipeline.name, pipeline, regions)
+
+
 def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
     """A sentence for each setting that is missing or invalid; never a value."""
     found: dict[str, None] = {}
@@ -319,6 +331,7 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
         yield lambda name=name, endpoint=endpoint: settings.connection(name, endpoint)
     for name in KEEP_DAYS:
         yield lambda name=name: settings.keep_days(name)
+    yield lambda: settings.regions
     if pipeline.notify.event_grid:
         yield lambda: settings.required("EventGridTopic__endpoint")
     for webhook in pipeline.notify.webhooks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,11 +40,14 @@ OPERATIONS = frozenset(
 )
 
 
+MARKS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
+
+
 class Check(BaseModel):
-    """The result of one check, with a remedy if it is bad."""
+    """The result of one check, with a remedy if it is bad. A warning is no failure."""
 
     name: str
-    verdict: Literal["good", "bad"]
+    verdict: Literal["good", "warning", "bad"]
     finding: str
     remedy: str | None = None
 
@@ -65,8 +68,7 @@ def print_checks(session: Session, checks: Sequence[Check]) -> None:
 
     def people(_: Any) -> None:
         for check in checks:
-            mark = ("✓", "green") if check.verdict == "good" else ("✗", "red")
-            output.line(Text.assemble(mark, f" {check.name}: {check.finding}"))
+            output.line(Text.assemble(MARKS[check.verdict], f" {check.name}: {check.finding}"))
             if check.remedy:
                 output.line(f"  {check.remedy}")
 
@@ -209,3 +211,28 @@ def _pipelines(document: Any) -> Iterator[Check]:
         problem = sentence if each["state"] == "needs-a-human" else None
         remedy = f"See `landfall pipelines get {name}`."
         yield _check(f"pipeline {name}", problem, sentence, remedy)
+    yield from judge_compute(
+        {
+            each["name"]: (each["compute_warnings"], each["compute_not_known"])
+            for each in document["pipelines"]
+        }
+    )
+
+
+def judge_compute(noted: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Iterator[Check]:
+    """Warnings about compute options, and what could not be judged.
+
+    Args:
+        noted: pipeline → its warnings, and what is not known.
+    """
+    warned: dict[str, list[str]] = {}
+    for pipeline, (warnings, _) in noted.items():
+        for sentence in warnings:
+            warned.setdefault(sentence, []).append(pipeline)
+    for sentence, names in warned.items():
+        yield Check(name=f"compute of {', '.join(names)}", verdict="warning", finding=sentence)
+    missing = {text: None for _, not_known in noted.values() for text in not_known}
+    found = f"{len(warned) or 'no'} warnings about sizes and regions"
+    if missing:
+        found += f"; not known: {', '.join(missing)}"
+    yield Check(name="compute", verdict="good", finding=found)

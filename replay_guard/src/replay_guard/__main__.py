@@ -3,8 +3,9 @@
     replay-guard export https://APP.azurewebsites.net --out histories
     replay-guard check APP_FOLDER histories/*.json
 
-Exit status: 0 the code fits every history; 1 it differs from at least one; 2 at least one could
-not be checked, or nothing could be done.
+Exit status: 0 the code fits every history; 1 it differs from at least one; 2 the app or a history
+could not be read, or nothing could be done; 3 none differs, but at least one does not tell enough
+to be checked, which is no reason to stop a deployment.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         return run(given)
     except (ApiRefused, AppNotLoaded, OSError) as error:
         print(f"replay-guard: {error}", file=sys.stderr)
-        return ExitCode.CANNOT_CHECK
+        return ExitCode.FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,7 +112,7 @@ def _export(given: argparse.Namespace) -> int:
     for instance, reason in done.skipped.items():
         print(f"skipped {instance}: {reason}", file=sys.stderr)
     print(f"{len(done.files)} histories in {given.out}")
-    return ExitCode.FITS if done.files else ExitCode.CANNOT_CHECK
+    return ExitCode.FITS if done.files else ExitCode.FAILED
 
 
 def _check(given: argparse.Namespace) -> int:

@@ -12,9 +12,10 @@ from typing import Any, cast
 
 from replay_guard import exported_form, worker_form
 from replay_guard.app import App
-from replay_guard.history import CannotCheck, Document, History
+from replay_guard.history import VERSION, CannotCheck, Document, History, NotTold
 from replay_guard.matching import Difference
-from replay_guard.replay import Replayed, replay
+from replay_guard.outcome import Replayed
+from replay_guard.replay import replay
 
 
 class ExitCode(IntEnum):
@@ -22,7 +23,8 @@ class ExitCode(IntEnum):
 
     FITS = 0
     DIFFERS = 1
-    CANNOT_CHECK = 2
+    FAILED = 2
+    CANNOT_CHECK = 3
 
 
 class Verdict(StrEnum):
@@ -31,6 +33,7 @@ class Verdict(StrEnum):
     FITS = "fits"
     DIFFERS = "differs"
     CANNOT_CHECK = "cannot check"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ class Checked:
         orchestrator: None if the file could not be read.
         steps: how many recorded steps were compared.
         differences: why it differs.
-        problem: why it cannot be checked.
+        problem: why it cannot be checked, or what failed.
         not_compared: what could not be compared, and how often.
     """
 
@@ -78,12 +81,14 @@ def check(
         try:
             history = read(file)
             if history.version is None:
-                history = replace(history, version=version)
+                told = {VERSION} if version else set[str]()
+                not_recorded = history.not_recorded - told
+                history = replace(history, version=version, not_recorded=not_recorded)
             yield check_one(app, history, str(file))
         except CannotCheck as problem:
             yield Checked(
                 file=str(file),
-                verdict=Verdict.CANNOT_CHECK,
+                verdict=Verdict.CANNOT_CHECK if isinstance(problem, NotTold) else Verdict.FAILED,
                 instance=history and history.instance_id,
                 orchestrator=history and history.orchestrator,
                 problem=str(problem),
@@ -94,7 +99,7 @@ def check_one(app: App, history: History, file: str) -> Checked:
     """Replay one history against an app.
 
     Raises:
-        CannotCheck: it cannot be replayed.
+        CannotCheck: it cannot be replayed, or does not tell enough.
     """
     handle = app.orchestrators.get(history.orchestrator.casefold())
     if handle is None:
@@ -144,13 +149,10 @@ def read_document(document: Document) -> History:
 
 
 def exit_code(results: Sequence[Checked]) -> ExitCode:
-    """The exit status: a difference outranks a failed check; no history is a failed check."""
-    verdicts = {each.verdict for each in results}
-    if Verdict.DIFFERS in verdicts:
-        return ExitCode.DIFFERS
-    if Verdict.CANNOT_CHECK in verdicts or not verdicts:
-        return ExitCode.CANNOT_CHECK
-    return ExitCode.FITS
+    """The exit status: that of the worst verdict; no history is a failure."""
+    verdicts = {each.verdict for each in results} or {Verdict.FAILED}
+    worst_first = (Verdict.DIFFERS, Verdict.FAILED, Verdict.CANNOT_CHECK, Verdict.FITS)
+    return ExitCode[next(each for each in worst_first if each in verdicts).name]
 
 
 def to_text(results: Sequence[Checked]) -> Iterator[str]:

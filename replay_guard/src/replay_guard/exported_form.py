@@ -20,10 +20,13 @@ from typing import Any, Final, cast
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
 from replay_guard.history import (
+    PARENT,
+    VERSION,
     Arrival,
     CannotCheck,
     Document,
     History,
+    NotTold,
     Step,
     StepKind,
     event,
@@ -118,7 +121,7 @@ class _Reader:
             case "ExecutionResumed":
                 self._suspended_after = None
             case "GenericEvent":
-                raise CannotCheck(
+                raise NotTold(
                     f"{where}: the instance was rewound, and its history no longer tells all steps"
                 )
             case "ExecutionCompleted" | "ExecutionFailed" | "ExecutionTerminated" | "ContinueAsNew":
@@ -132,7 +135,7 @@ class _Reader:
         where = "the file"
         name = _text(document, "name", where)
         if not self._arrivals:
-            raise CannotCheck(f"the history of {name!r} has not begun: it has no ExecutionStarted")
+            raise NotTold(f"the history of {name!r} has not begun: it has no ExecutionStarted")
         status = _text(document, "runtimeStatus", where)
         given = document.get("input")
         # Events that arrive while an instance is suspended are delivered when it is resumed.
@@ -154,6 +157,7 @@ class _Reader:
             status=status,
             output=_payload(document, "output", where),
             version=_optional_text(document, "version", where),
+            not_recorded=frozenset({PARENT, VERSION}),
             times=_times(document),
             options=_PROTOCOL | ({} if _has_unsplit_timers(steps) else _TIMER_LIMITS),
         )
@@ -239,7 +243,7 @@ def _sent(line: Document, at: datetime, where: str) -> Step:
     target = _text(line, "InstanceId", where)
     request = line.get("Request")
     if not isinstance(request, dict):
-        raise CannotCheck(
+        raise NotTold(
             f"{where}: EventSent has no request, so its answer is unknown: the task hub "
             "does not keep inputs (see docs, storeInputsInOrchestrationHistory)"
         )

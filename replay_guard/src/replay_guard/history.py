@@ -25,11 +25,18 @@ from replay_guard.payload import NOT_RECORDED, Payload
 
 Document = dict[str, Any]
 
+# Fields of the context: azure.durable_functions.DurableOrchestrationContext
+PARENT: Final = "parent_instance_id"
+VERSION: Final = "version"
 HTTP_ACTIVITY: Final = "BuiltIn::HttpActivity"  # azure.durable_functions.constants
 
 
 class CannotCheck(Exception):
     """A history cannot be replayed; the message says which, why and what to do."""
+
+
+class NotTold(CannotCheck):
+    """The history is in order, but does not tell what the orchestrator's way depends on."""
 
 
 class StepKind(StrEnum):
@@ -107,8 +114,9 @@ class History:
         steps: in the order in which they were scheduled.
         status: `runtimeStatus` of the HTTP API; None if the last episode has no recorded end.
         output: recorded result of an instance that completed.
-        version: None if unknown.
-        parent_instance_id: None if unknown.
+        version: None if it has none, or it is not recorded.
+        parent_instance_id: the same.
+        not_recorded: fields of the orchestrator's context that the form does not record.
         times: moments in its payloads; the orchestrator's clock may be among them.
         options: further keys of the orchestrator-in document, such as the limits of timers.
         answer: the orchestrator's recorded answer to the last arrival, if it was kept.
@@ -123,6 +131,7 @@ class History:
     output: Payload = NOT_RECORDED
     version: str | None = None
     parent_instance_id: str | None = None
+    not_recorded: frozenset[str] = frozenset()
     times: Sequence[datetime] = ()
     options: Document = field(default_factory=dict[str, Any])
     answer: Document | None = None

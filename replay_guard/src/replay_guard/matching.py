@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from replay_guard.actions import TakenStep
-from replay_guard.history import Step, StepKind, describe, time_text
+from replay_guard.actions import Numbering, TakenStep, without_cancellations
+from replay_guard.history import Document, Step, StepKind, describe, time_text
 from replay_guard.payload import show
 
 # .NET counts ticks of 100 ns, Python microseconds.
@@ -38,6 +38,26 @@ class Difference:
     def __str__(self) -> str:
         place = "" if self.step is None else f"step {self.step}: "
         return f"{place}{self.what}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One answer of the orchestrator, parsed."""
+
+    answer: Document
+    numbering: Numbering
+    taken: list[TakenStep]
+    matched: list[int | None]
+
+    @property
+    def actions(self) -> list[Document]:
+        """What it has done so far, in the SDK's form."""
+        return without_cancellations(self.answer["actions"][0])
+
+    def way(self) -> tuple[list[tuple[StepKind, str]], bool, bool]:
+        """The steps that it takes now, whether it has ended, and whether it failed."""
+        steps = [(step.kind, step.name) for step in self.taken]
+        return steps, bool(self.answer["isDone"]), bool(self.answer.get("error"))
 
 
 def match(

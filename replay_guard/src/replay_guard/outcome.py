@@ -1,10 +1,12 @@
-"""The end of a replay, compared with the instance's end or current status."""
+"""What a replay found, and its end compared with the instance's end or current status."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final
 
 from azure.durable_functions.models.actions.ActionType import ActionType
 
@@ -13,6 +15,11 @@ from replay_guard.history import Document, History
 from replay_guard.matching import Difference
 from replay_guard.payload import show
 
+INPUTS_NOT_RECORDED: Final = "inputs that the history does not record"
+VERSIONS_NOT_RECORDED: Final = "versions of sub-orchestrations that the history does not record"
+IDS_NOT_RECORDED: Final = "instance ids of sub-orchestrations that the history does not record"
+CLOCK: Final = "the very time that its clock reads"
+DEPENDS_ON_CLOCK: Final = "values that depend on the orchestrator's clock, which is not recorded"
 # `runtimeStatus` of an instance → the outcomes of replay that agree with it.
 _OUTCOMES: Final = {
     "Completed": {"Completed"},
@@ -23,6 +30,23 @@ _OUTCOMES: Final = {
 }
 # Fields of an orchestrator-out document besides its actions.
 _ANSWERED: Final = ("isDone", "error", "output", "customStatus")
+
+
+@dataclass
+class Replayed:
+    """Result of replaying a history.
+
+    Attributes:
+        differences: those of the first arrival that differs; empty if the code fits.
+        steps: how many recorded steps were compared.
+        not_compared: what could not be compared, and how often.
+        answer: the orchestrator-out document that answered the last arrival replayed.
+    """
+
+    differences: list[Difference] = field(default_factory=list[Difference])
+    steps: int = 0
+    not_compared: Counter[str] = field(default_factory=Counter[str])
+    answer: Document = field(default_factory=dict[str, Any])
 
 
 def compare_outcomes(history: History, answer: Document) -> Iterator[Difference]:

@@ -9,55 +9,43 @@ The replay uses no socket, and no clock but the history's.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
-from replay_guard.actions import Numbering, TakenStep, without_cancellations
+from replay_guard.actions import Numbering, TakenStep
 from replay_guard.clocks import Clocks
 from replay_guard.history import (
+    PARENT,
+    VERSION,
     Arrival,
-    CannotCheck,
     Document,
     History,
+    NotTold,
     Step,
     StepKind,
     event,
 )
-from replay_guard.matching import Difference, compare, extra, match, missing, unregistered
-from replay_guard.outcome import compare_answers, compare_outcomes, describe_outcome
+from replay_guard.matching import Attempt, Difference, compare, extra, match, missing, unregistered
+from replay_guard.outcome import (
+    CLOCK,
+    DEPENDS_ON_CLOCK,
+    IDS_NOT_RECORDED,
+    INPUTS_NOT_RECORDED,
+    VERSIONS_NOT_RECORDED,
+    Replayed,
+    compare_answers,
+    compare_outcomes,
+    describe_outcome,
+)
 from replay_guard.payload import Payload, show
 from replay_guard.versions import Versioning
 from replay_guard.worker import Handle, ask
 
 Knows = Callable[[StepKind, str], bool]
 """Whether the app has a function of a kind (activity or sub-orchestration) and a name."""
-
-INPUTS_NOT_RECORDED: Final = "inputs that the history does not record"
-VERSIONS_NOT_RECORDED: Final = "versions of sub-orchestrations that the history does not record"
-IDS_NOT_RECORDED: Final = "instance ids of sub-orchestrations that the history does not record"
-DEPENDS_ON_CLOCK: Final = "values that depend on the orchestrator's clock, which is not recorded"
-
-
-@dataclass
-class Replayed:
-    """Result of replaying a history.
-
-    Attributes:
-        differences: those of the first arrival that differs; empty if the code fits.
-        steps: how many recorded steps were compared.
-        not_compared: what could not be compared, and how often.
-        answer: the orchestrator-out document that answered the last arrival replayed.
-    """
-
-    differences: list[Difference] = field(default_factory=list[Difference])
-    steps: int = 0
-    not_compared: Counter[str] = field(default_factory=Counter[str])
-    answer: Document = field(default_factory=dict[str, Any])
 
 
 def replay(
@@ -76,7 +64,7 @@ def replay(
         versioning: the app's settings; by default every version is accepted.
 
     Raises:
-        CannotCheck: the SDK gives no answer for the history.
+        CannotCheck: the SDK gives no answer for the history, or the history does not tell enough.
     """
     versioning = versioning or Versioning()
     if not versioning.accepts(history.version):
@@ -88,20 +76,6 @@ def replay(
         )
         return Replayed(differences=[refused])
     return _Replay(history, handle, knows, versioning).run()
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """One answer of the orchestrator, parsed."""
-
-    answer: Document
-    numbering: Numbering
-    taken: list[TakenStep]
-    matched: list[int | None]
-
-    @property
-    def actions(self) -> list[Document]:
-        return without_cancellations(self.answer["actions"][0])
 
 
 class _Replay:
@@ -121,10 +95,13 @@ class _Replay:
         """For each arrival, the indices of the steps that it led to."""
         self._actions: list[Document] = []
         self._clocks = Clocks(history)
+        self._assumed: dict[str, str] = {}
+        """Other values of fields that are not recorded, while one is tried."""
+        self._not_told: list[str] = []
         self._result = Replayed()
 
     def run(self) -> Replayed:
-        attempt: _Attempt | None = None
+        attempt: Attempt | None = None
         for number, arrival in enumerate(self._history.arrivals):
             if arrival.ends is not None and arrival.ends not in self._ids:
                 self._miss(arrival.ends)
@@ -134,18 +111,24 @@ class _Replay:
             self._check_repeats(number, attempt)
             attempt = self._fit_clock(number, attempt)
             self._compare(number, arrival, attempt)
-            self._check_clock(number)
+            self._check_way(number)
             self._numbering, self._actions = attempt.numbering, attempt.actions
             if self._result.differences:
                 break
         assert attempt is not None, "the readers give each history its start"
         if not self._result.differences:
             self._check_ending(attempt)
+            self._check_way(len(self._history.arrivals) - 1)
+        if self._not_told and not self._result.differences:
+            raise NotTold(
+                f"{'; '.join(self._not_told)}: an exported history does not tell it "
+                "(pass --version)"
+            )
         return self._result
 
     # --- asking --------------------------------------------------------------------------------
 
-    def _try(self, number: int) -> _Attempt:
+    def _try(self, number: int) -> Attempt:
         history = self._history
         answer = ask(self._handle, self._trigger(number))
         arrival = history.arrivals[number]
@@ -156,7 +139,7 @@ class _Replay:
             failed=arrival.failed,
             clock=self._clocks[number],
         )
-        return _Attempt(answer, numbering, taken, match(taken, self._steps, self._remaining))
+        return Attempt(answer, numbering, taken, match(taken, self._steps, self._remaining))
 
     def _trigger(self, last: int) -> Document:
         """The orchestrator-in document up to an arrival, each arrival an episode of its own."""
@@ -177,7 +160,7 @@ class _Replay:
             **history.options,
             "input": history.input,
             "instanceId": history.instance_id,
-            "parentInstanceId": history.parent_instance_id,
+            "parentInstanceId": self._assumed.get(PARENT, history.parent_instance_id),
             "isReplaying": False,
             "history": events,
         }
@@ -185,7 +168,7 @@ class _Replay:
     def _arrived(self, arrival: Arrival) -> Document:
         kind = arrival.event["EventType"]
         if kind == int(Kind.EXECUTION_STARTED):
-            return arrival.event | {"Version": self._history.version}
+            return arrival.event | {"Version": self._assumed.get(VERSION, self._history.version)}
         if arrival.ends is None:
             return arrival.event
         key = "TimerId" if kind == int(Kind.TIMER_FIRED) else "TaskScheduledId"
@@ -193,7 +176,7 @@ class _Replay:
 
     # --- the clock -----------------------------------------------------------------------------
 
-    def _fit_clock(self, number: int, attempt: _Attempt) -> _Attempt:
+    def _fit_clock(self, number: int, attempt: Attempt) -> Attempt:
         """If the clock is not recorded, find one with which the recorded steps are taken."""
         if self._clocks.is_settled(number):
             return attempt
@@ -213,7 +196,7 @@ class _Replay:
         return attempt
 
     def _moves(
-        self, number: int, others: dict[int, datetime], attempt: _Attempt
+        self, number: int, others: dict[int, datetime], attempt: Attempt
     ) -> Iterator[dict[int, datetime]]:
         """Clocks to try, the most likely ones first."""
         for each in sorted(others, reverse=True):
@@ -224,7 +207,7 @@ class _Replay:
         if others:
             yield others
 
-    def _is_read(self, number: int, moved: dict[int, datetime], attempt: _Attempt) -> bool:
+    def _is_read(self, number: int, moved: dict[int, datetime], attempt: Attempt) -> bool:
         """Whether another value of the clocks changes the orchestrator's steps or custom status."""
         with self._clocks.trying(moved):
             trial = self._try(number)
@@ -232,7 +215,7 @@ class _Replay:
             trial.answer.get("customStatus") != attempt.answer.get("customStatus")
         )
 
-    def _fit_timer(self, number: int, attempt: _Attempt, place: int, index: int | None) -> _Attempt:
+    def _fit_timer(self, number: int, attempt: Attempt, place: int, index: int | None) -> Attempt:
         recorded = None if index is None else self._steps[index].fire_at
         due = attempt.taken[place].fire_at
         if recorded is None or not due or recorded in due:
@@ -245,7 +228,7 @@ class _Replay:
                 return trial
         return attempt
 
-    def _fits(self, number: int, attempt: _Attempt) -> bool:
+    def _fits(self, number: int, attempt: Attempt) -> bool:
         """Whether an attempt takes exactly the recorded steps."""
         arrival = self._history.arrivals[number]
         taken = [index for index in attempt.matched if index is not None]
@@ -265,36 +248,53 @@ class _Replay:
         is_last = number == len(self._history.arrivals) - 1
         return is_last or self._clocks.is_overdue(number, self._steps[index].at)
 
-    def _depends_on_clock(self, number: int, read: Callable[[_Attempt], Any]) -> bool:
-        """Whether a value depends on an unknown clock, and on nothing else that varies."""
+    def _depends_on(self, number: int, read: Callable[[Attempt], Any]) -> str | None:
+        """What is not recorded and a value depends on; None if it depends on nothing of that kind.
+
+        It is the orchestrator's clock (`CLOCK`), or a field of the context.
+        """
         moved = self._clocks.alternative(number)
-        if not moved:
-            return False
+        others = [each for each in (PARENT, VERSION) if each in self._history.not_recorded]
+        if not moved and not others:
+            return None
         value = read(self._try(number))
         if value != read(self._try(number)):
-            return False  # it differs without a change of the clock
+            return None  # it differs without a change of what is not recorded
         with self._clocks.trying(moved):
-            return value != read(self._try(number))
+            if moved and value != read(self._try(number)):
+                return CLOCK
+        for each in others:
+            self._assumed = {each: "another"}
+            found = read(self._try(number))
+            self._assumed = {}
+            if value != found:
+                return each
+        return None
 
-    def _check_clock(self, number: int) -> None:
-        """Check that no other clock makes the orchestrator take other steps.
+    def _check_way(self, number: int) -> None:
+        """Check that nothing that is not recorded makes the orchestrator take other steps.
 
         Raises:
-            CannotCheck: another clock does, so the difference does not count.
+            NotTold: something does, so the difference does not count.
         """
-
-        def way(attempt: _Attempt) -> Any:
-            return [(step.kind, step.name) for step in attempt.taken], attempt.answer["isDone"]
-
-        if self._result.differences and self._depends_on_clock(number, way):
-            raise CannotCheck(
-                "what the orchestrator does depends on the very time that its clock reads, which "
-                f"an exported history does not tell ({self._result.differences[0]})"
+        if self._result.differences and (name := self._depends_on(number, Attempt.way)):
+            raise NotTold(
+                f"what the orchestrator does depends on {name}, which an exported history does "
+                f"not tell ({self._result.differences[0]})"
             )
+
+    def _is_explained(self, number: int, what: str, read: Callable[[Attempt], Any]) -> bool:
+        """Whether a difference of a value may come from what is not recorded; it is noted then."""
+        name = self._depends_on(number, read)
+        if name == CLOCK:
+            self._result.not_compared[DEPENDS_ON_CLOCK] += 1
+        elif name is not None:
+            self._not_told.append(f"{what} depends on {name}")
+        return name is not None
 
     # --- comparing -----------------------------------------------------------------------------
 
-    def _compare(self, number: int, arrival: Arrival, attempt: _Attempt) -> None:
+    def _compare(self, number: int, arrival: Arrival, attempt: Attempt) -> None:
         is_last = number == len(self._history.arrivals) - 1
         has_open_end = is_last and self._history.status is None
         for place, (taken, index) in enumerate(zip(attempt.taken, attempt.matched, strict=True)):
@@ -327,18 +327,18 @@ class _Replay:
             counts[IDS_NOT_RECORDED] += 1
 
     def _doubted(self, number: int, place: int, found: list[Difference]) -> Iterator[Difference]:
-        """Differences of one step, without those that an unknown clock can explain."""
+        """Differences of one step, without those that something not recorded can explain."""
 
-        def value(attempt: _Attempt) -> Any:
-            return attempt.taken[place].input if place < len(attempt.taken) else None
+        def value(attempt: Attempt) -> Any:
+            step = attempt.taken[place] if place < len(attempt.taken) else None
+            return step and (step.input, step.instance_id, step.version)
 
         for each in found:
-            if each.what.startswith("input") and self._depends_on_clock(number, value):
-                self._result.not_compared[DEPENDS_ON_CLOCK] += 1
-            else:
+            is_value = each.what.startswith(("input", "instance id", "version"))
+            if not (is_value and self._is_explained(number, f"the {each.what}", value)):
                 yield each
 
-    def _check_repeats(self, number: int, attempt: _Attempt) -> None:
+    def _check_repeats(self, number: int, attempt: Attempt) -> None:
         """Check determinism: a longer history must repeat the actions of a shorter one."""
         before, now = self._actions, attempt.actions
         for place, action in enumerate(before):
@@ -354,7 +354,7 @@ class _Replay:
                 )
                 return
 
-    def _check_count(self, number: int, arrival: Arrival, attempt: _Attempt) -> None:
+    def _check_count(self, number: int, arrival: Arrival, attempt: Attempt) -> None:
         """Check that steps are taken at the recorded arrival: not later nor, if known, earlier."""
         if self._result.differences:
             return
@@ -366,22 +366,19 @@ class _Replay:
         elif self._remaining and self._is_due(number, self._remaining[0]):
             self._miss(self._remaining[0])
 
-    def _check_value(self, number: int, key: str, recorded: Payload, attempt: _Attempt) -> None:
+    def _check_value(self, number: int, key: str, recorded: Payload, attempt: Attempt) -> None:
         """Compare a value of the orchestrator-out document."""
 
-        def read(each: _Attempt) -> Any:
+        def read(each: Attempt) -> Any:
             return each.answer.get(key)
 
-        if recorded.fits(read(attempt)):
-            return
-        if self._depends_on_clock(number, read):
-            self._result.not_compared[DEPENDS_ON_CLOCK] += 1
+        if recorded.fits(read(attempt)) or self._is_explained(number, f"the {key}", read):
             return
         self._differ(
             Difference(step=None, what=key, expected=str(recorded), found=show(read(attempt)))
         )
 
-    def _check_ending(self, attempt: _Attempt) -> None:
+    def _check_ending(self, attempt: Attempt) -> None:
         history = self._history
         if history.answer is not None:
             self._differ(*compare_answers(history.answer, attempt.answer))

@@ -29,10 +29,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(folder: Path, histories: str = "recorded") -> tuple[int, dict[str, Any]]:
-    given = ["--json", "check", "--app", str(folder), "--histories", str(folder / histories)]
+def check(folder: Path, histories: str = "recorded", *more: str) -> tuple[int, dict[str, Any]]:
+    given = ["--json", "check", "--app", str(folder), "--histories", str(folder / histories), *more]
     done = CliRunner().invoke(app, given)
-    return done.exit_code, {each["name"]: each for each in json.loads(done.output)["checks"]}
+    checks = json.loads(done.output)["checks"]
+    # Several warnings may be about the same pipelines.
+    return done.exit_code, {
+        each["finding"] if each["verdict"] == "warning" else each["name"]: each for each in checks
+    }
 
 
 def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
@@ -60,3 +64,33 @@ def test_valid_files_are_counted_and_errors_are_named(folder: Path) -> None:
     assert (code, checks["pipelines"]["verdict"]) == (1, "good")
     assert "new_" in checks["histories"]["finding"]
     assert checks["histories"]["remedy"].startswith("Give the orchestrator its old steps again")
+
+
+REWOUND = {
+    "replayGuard": 1,
+    "instanceId": "i",
+    "name": "retraining",
+    "runtimeStatus": "Running",
+    "historyEvents": [{"EventType": "GenericEvent", "Timestamp": "2026-01-01T00:00:00Z"}],
+}
+
+
+def test_what_is_slow_apart_or_cannot_be_checked_is_a_warning(folder: Path) -> None:
+    file = folder / "pipelines" / "digits" / "pipeline.yml"
+    text = file.read_text("utf-8").replace("Standard_D4s_v5", "Standard_NC24ads_A100_v4")
+    file.write_text(text.replace("nodes: 1", "nodes: 2"), "utf-8")
+    (folder / "recorded" / "rewound.json").write_text(json.dumps(REWOUND), "utf-8")
+    code, checks = check(
+        folder, "recorded", "--regions", "app=eastus data=eastus workspace=northcentralus"
+    )
+    assert code == 0, checks
+    warnings = [each["finding"] for each in checks.values() if each["verdict"] == "warning"]
+    for word in ("InfiniBand", "workspace in northcentralus", "did not offer"):
+        assert any(word in each for each in warnings), word
+    assert any("the instance was rewound" in each for each in warnings)
+    assert "northcentralus offers Standard_D4s_v5" in checks["compute"]["finding"]
+    assert checks["compute"]["verdict"] == "good"
+
+    code, checks = check(folder, "recorded", "--regions", "dta=eastus")
+    assert (code, checks["pipelines"]["verdict"]) == (1, "bad")
+    assert "data=<region>" in checks["pipelines"]["finding"]

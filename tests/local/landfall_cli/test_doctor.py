@@ -13,7 +13,14 @@ from handlers.operate.api.openapi import describe_api
 from landfall_cli.__main__ import app
 from tests.local.http_server import JsonHandler, serving
 
-PIPELINE = {"name": "digits", "state": "idle", "sentence": "idle", "missing_settings": []}
+PIPELINE = {
+    "name": "digits",
+    "state": "idle",
+    "sentence": "idle",
+    "missing_settings": [],
+    "compute_warnings": [],
+    "compute_not_known": [],
+}
 HEALTHY: dict[str, Any] = {
     "/api/openapi.json": describe_api(),
     "/api/runs": {"runs": [], "next": None},
@@ -31,6 +38,7 @@ CHECKS = [
     "nodes",
     "settings",
     "pipeline digits",
+    "compute",
     "Azure ML",
 ]
 
@@ -117,6 +125,15 @@ def test_what_is_bad_is_named_with_its_remedy(
     assert bad["name"] == name
     assert finding in bad["finding"]
     assert remedy in bad["remedy"]
+
+
+def test_a_warning_about_compute_is_shown_and_is_no_failure() -> None:
+    noted = {**PIPELINE, "compute_warnings": ["no InfiniBand"], "compute_not_known": ["the region"]}
+    code, checks = examined({"/api/pipelines": {"pipelines": [noted]}})
+    assert code == 0
+    assert checks["compute of digits"]["verdict"] == "warning"
+    assert checks["compute of digits"]["finding"] == "no InfiniBand"
+    assert checks["compute"]["finding"].endswith("not known: the region")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,8 @@ def pipeline(name: str, state: PipelineState) -> PipelineSummary:
         currency=None,
         no_cost="not known",
         missing_settings=[],
+        compute_warnings=[],
+        compute_not_known=[],
     )
 
 

@@ -11,16 +11,15 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from azure.durable_functions import Orchestrator
 from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
 from replay_guard.check import read_document
 from replay_guard.history import parse_time, time_text
+from replay_guard.outcome import DEPENDS_ON_CLOCK, Replayed
 from replay_guard.redaction import redact
-from replay_guard.replay import DEPENDS_ON_CLOCK, Replayed, replay
+from replay_guard.replay import replay
 from tests.replay.recording import STEP_EVENTS, Document
 from tests.unit.replay_guard.recorded import HANDLES, as_azure_shows, closed, recordings
 
@@ -277,41 +276,3 @@ def test_a_change_is_found_in_several_exported_histories(
             assert what in {("customStatus",), ("input of",)}, name
             assert DEPENDS_ON_CLOCK in result.not_compared, name
     assert found >= 2
-
-
-# --- chance ---------------------------------------------------------------------------------------
-
-
-def drawing(context: Any) -> Any:
-    """An orchestrator that draws its steps from outside."""
-    draws.append(len(draws))
-    yield context.call_activity("one", draws[-1])
-    yield context.call_activity("two", None)
-
-
-draws: list[int] = []
-
-
-def test_chance_is_found_even_where_no_input_is_recorded() -> None:
-    at = "2026-01-01T00:00:00.000000Z"
-    document = {
-        "replayGuard": 1,
-        "instanceId": "i",
-        "name": "drawing",
-        "runtimeStatus": "Running",
-        "input": None,
-        "customStatus": None,
-        "historyEvents": [
-            {"EventType": "ExecutionStarted", "FunctionName": "drawing", "Timestamp": at},
-            {
-                "EventType": "TaskCompleted",
-                "FunctionName": "one",
-                "ScheduledTime": at,
-                "Timestamp": "2026-01-01T00:00:01Z",
-                "Result": 1,
-            },
-            {"EventType": "TaskScheduled", "Name": "two", "Timestamp": "2026-01-01T00:00:02Z"},
-        ],
-    }
-    result = replay(read_document(document), Orchestrator.create(drawing))
-    assert [each.what.partition(" ")[0] for each in result.differences] == ["determinism"]

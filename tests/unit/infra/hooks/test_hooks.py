@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 from azure.core.exceptions import HttpResponseError
 from azure.keyvault.secrets import SecretProperties
 
@@ -152,6 +153,9 @@ def test_the_package_names_the_durable_backend_and_nothing_else_changes() -> Non
     managed = durable_backend.with_backend(host, "durableTaskScheduler")
     assert managed["extensions"]["durableTask"]["storageProvider"] == durable_backend.MANAGED
     assert durable_backend.with_backend(managed, "azureStorage") == host
+    # What docs/deploy.md advises for a quiet hub stays.
+    host["extensions"]["durableTask"]["storageProvider"] = {"maxQueuePollingInterval": "00:00:10"}
+    assert durable_backend.with_backend(host, "azureStorage") == host
     with pytest.raises(ValueError, match="postgres"):
         durable_backend.with_backend(host, "postgres")
 
@@ -165,6 +169,10 @@ def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:
     for environment in (given, undefined):
         with pytest.raises(LookupError, match=r"no value for MODEL_WATCH_URL\."):
             values(parameters, environment)
+    # Empty is no value where the default is one, nor for the month, which Azure keeps.
+    for name in ("LANDFALL_NETWORK", "LANDFALL_BUDGET_START"):
+        with pytest.raises(LookupError, match=rf"no value for {name}\."):
+            values(f"${{{name}={'public' if 'NET' in name else ''}}}", {name: "-"})
     assert values(parameters, {**given, "MODEL_WATCH_URL": "https://x"}) == {
         "LANDFALL_NETWORK": "private",
         "LANDFALL_ALERT_EMAIL": "",
@@ -172,7 +180,44 @@ def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:
     }
 
 
-def test_hooks_install_the_versions_that_the_tests_run_with() -> None:
-    pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    lines = (ROOT / "infra" / "hooks" / "requirements.txt").read_text("utf-8").splitlines()
-    assert [each for each in lines if not each.startswith("#") and each not in pinned] == []
+PINNED = re.compile(r"^[a-z0-9][\w.-]*==[^\s\\]+", re.MULTILINE)
+
+
+def test_set_up_and_hooks_install_the_versions_that_the_tests_run_with_by_their_hashes() -> None:
+    pinned = (ROOT / "constraints.txt").read_text("utf-8")
+    for name in ("installation/locked.txt", "infra/hooks/requirements.txt"):
+        text = (ROOT / name).read_text("utf-8")
+        found = PINNED.findall(text)
+        assert set(found) <= set(PINNED.findall(pinned)), name
+        assert len(re.findall(r"==.+\\\n    --hash=sha256:[0-9a-f]{64}", text)) == len(found)
+    locked = (ROOT / "installation" / "locked.txt").read_text("utf-8")
+    assert PINNED.findall(locked) == PINNED.findall(pinned)
+
+
+def test_the_first_provisioning_waits_for_roles_before_azd_makes_the_event_subscriptions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waited: list[float] = []
+    for provisioned in ("later", "now"):
+        environment = {"LANDFALL_PROVISIONED_DELIVERY": provisioned}
+        webhook_secrets.wait_for_delivery(environment, wait=waited.append)
+    assert waited == [webhook_secrets.DELIVERY_WAIT_SECONDS]
+    assert "event subscriptions" in capsys.readouterr().out
+    # `azd up` provisions twice: the output of the first changes the parameter of the second.
+    azure_yaml = yaml.safe_load((ROOT / "azure.yaml").read_text("utf-8"))
+    steps = [each["azd"] for each in azure_yaml["workflows"]["up"]["steps"]]
+    assert steps == ["provision", "provision", "deploy --all"]
+
+
+@pytest.mark.parametrize(
+    ("error", "lands_again"),
+    [
+        ({"message": "PUT … is refused with 403 AuthorizationFailed: the app's identity"}, True),
+        ({"message": "out of memory"}, False),
+        (None, False),
+    ],
+)
+def test_the_smoke_test_lands_again_where_a_run_was_refused_by_a_missing_role(
+    error: Any, *, lands_again: bool
+) -> None:
+    assert smoke_test.lacks_a_role({"id": "a", "state": "failed", "error": error}) == lands_again

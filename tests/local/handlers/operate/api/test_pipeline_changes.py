@@ -25,6 +25,7 @@ from tests.local.handlers.platform.test_run_index import record
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.asking import ask
 from tests.unit.handlers.durable_fake import TaskHub
+from tests.unit.orchestrations.examples import deploy
 
 NOW = datetime.now(UTC)
 COUNT = 5
@@ -63,6 +64,8 @@ class Page:
 @pytest.fixture
 def page(zone: Zone) -> Iterator[Page]:
     page = Page(zone)
+    for each in page.pipelines:
+        deploy(zone.clients.settings.pipelines_folder, each)
     send = RequestsTransport.send
 
     def noted(self: Any, request: Any, **options: Any) -> Any:
