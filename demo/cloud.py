@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 from azure.storage.blob.aio import BlobServiceClient
@@ -233,7 +234,9 @@ class Cloud:
         Without those that reconciliation writes in each of its rounds.
         """
         container = self.blobs.get_container_client("landfall")
-        found = [(blob.name, blob.etag) async for blob in container.list_blobs()]
+        found: list[tuple[str, str]] = []
+        with contextlib.suppress(ResourceNotFoundError):  # the app makes it with its first record
+            found += [(blob.name, blob.etag) async for blob in container.list_blobs()]
         return [each for each in found if not each[0].startswith(WRITTEN_IN_EACH_ROUND)]
 
     async def first_checkpoint(self, dataset_version: str) -> str | None:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from localazure.processes.pauses import patient
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     page
@@ -33,6 +35,7 @@ ACTION = re.compile(
 )
 """Commands that ask for confirmation, by a terminal."""
 LIMIT_SECONDS = 600.0
+"""For a command, on a machine of one's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +147,7 @@ async def run(text: str, environment: Mapping[str, str], folder: Path = ROOT) ->
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(LIMIT_SECONDS):
+        async with asyncio.timeout(patient(LIMIT_SECONDS)):
             output, _ = await process.communicate()
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import shutil
 import sys
@@ -73,7 +74,7 @@ def variables(endpoints: Mapping[str, Any]) -> dict[str, str]:
     functions, settings = endpoints["functions"], endpoints["app_settings"]
     of_identity = ("IDENTITY_ENDPOINT", "IDENTITY_HEADER", "REQUESTS_CA_BUNDLE")
     return {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LANDFALL_URL": functions["base_url"],
         "LANDFALL_KEY": functions["function_key"],
         "FUNCTION_KEY": functions["function_key"],
