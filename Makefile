@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples | rehearse | docs-commands. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples rehearse docs-commands constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +35,14 @@ demo: setup
 
 up: setup
 	@$(BIN)/python -m localazure up
+
+# The checklist of the first live run (docs/deploy.md), against localazure.
+rehearse: setup
+	@$(BIN)/python -m demo.rehearsal
+
+# Every command that a page shows and that needs no more than a laptop.
+docs-commands: setup
+	$(BIN)/python -m pytest tests/contract/test_docs.py tests/local/documented tests/local/operators/test_tasks.py
 
 # On two cores, three workers took 6:36, four 5:45. The tests of a file share processes, so they stay together;
 # conftest.py sorts the longest folders first.

@@ -9,11 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import pytest_timeout
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from harness.service_bus_pauses import shorten_pauses
+from localazure.processes.pauses import patient
 
 ROOT = Path(__file__).parent
 
@@ -73,6 +75,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.disable_socket)
         else:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.0/8", "localhost", "::1"]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
+    """The limit of a test is for a machine of its own."""
+    longer = settings._replace(timeout=patient(settings.timeout))
+    return pytest_timeout.pytest_timeout_set_timer(item, longer)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -20,7 +21,15 @@ from demo import laptop
 from demo.audience import audience
 from demo.cloud import PIPELINE, models
 from demo.digits import digit_files
-from demo.report import MARKS, Report, StoryResult, StoryState, show
+from demo.report import (
+    MARKS,
+    Report,
+    StoryResult,
+    StoryState,
+    failure_line,
+    in_short,
+    show,
+)
 from demo.stories import LIVE, STORIES, Facts, Stage
 from localazure.faults.current_plan import remove_plan, set_plan
 from localazure.faults.injector import FILE as FAULTS_FILE
@@ -78,7 +87,7 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
             with console.status("") as status:
                 patience = 1.0 if chaos is None else PATIENCE_WITH_FAULTS
                 stage = Stage(cloud, listeners.mailbox, status.update, digits, patience)
-                results = await _tell_all(stage, console)
+                results = await _tell_all(stage, console, state)
                 remove_plan(state)
                 status.update("reading back what was registered")
                 registered = [
@@ -96,10 +105,11 @@ async def _run(state: Path, console: Console, chaos: int | None) -> Report:
     )
 
 
-async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
+async def _tell_all(stage: Stage, console: Console, state: Path) -> list[StoryResult]:
     """Play the stories in order, with the parallel ones at the same time; print each in turn.
 
     The stories of one zone build on each other: after one that failed, the others are not played.
+    A line of JSON follows each one that failed.
     """
 
     def say_nothing(_: str) -> None:
@@ -122,6 +132,12 @@ async def _tell_all(stage: Stage, console: Console) -> list[StoryResult]:
             outcome = story.outcome if result.ok else result.facts.get("error", "")
             said = escape(f"{name:{max(map(len, STORIES))}}  {outcome}")
             console.print(f"{MARKS[result.state]} {said}", soft_wrap=True)
+            if result.state == "failed":
+                runs: dict[str, str] = {}
+                with contextlib.suppress(Exception):  # what failed may be the app
+                    runs = {run["id"]: run["state"] for run in await stage.cloud.runs()}
+                line = failure_line(result, runs, state / "logs")
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
             results.append(result)
     return results
 
@@ -135,7 +151,7 @@ async def _play(name: str, stage: Stage) -> StoryResult:
         facts = await STORIES[name].play(stage)
         state = "late" if stage.late else "ok"
     except Exception as error:  # noqa: BLE001 - a failed story is a result
-        facts, state = {"error": f"{type(error).__name__}: {error}"}, "failed"
+        facts, state = {"error": in_short(error)}, "failed"
     return StoryResult(name=name, state=state, seconds=time.monotonic() - began, facts=facts)
 
 

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 from azure.storage.blob.aio import BlobServiceClient
@@ -29,6 +30,7 @@ PREFIX = "digits/"
 DIGITS_SUBJECT = f"/blobServices/default/containers/{LANDING_CONTAINER}/blobs/{PREFIX}"
 """The subject of an Event Grid event about a digit begins with it."""
 MARKER = "_SUCCESS"
+WRITTEN_IN_EACH_ROUND = ("copy-retention/", "reconciliation/", "retention/")
 PARALLEL_UPLOADS = 8
 PUBLISH_TIMEOUT_SECONDS = 30.0
 ENDED = {"succeeded", "rejected", "failed", "cancelled", "superseded", "retrying"}
@@ -225,6 +227,17 @@ class Cloud:
         records = self.blobs.get_container_client("landfall")
         download = await records.download_blob(run["results"])
         return json.loads(await download.readall())["metrics"]
+
+    async def records(self) -> list[tuple[str, str]]:
+        """Names and ETags of the app's records: they change when an event, batch or run gets on.
+
+        Without those that reconciliation writes in each of its rounds.
+        """
+        container = self.blobs.get_container_client("landfall")
+        found: list[tuple[str, str]] = []
+        with contextlib.suppress(ResourceNotFoundError):  # the app makes it with its first record
+            found += [(blob.name, blob.etag) async for blob in container.list_blobs()]
+        return [each for each in found if not each[0].startswith(WRITTEN_IN_EACH_ROUND)]
 
     async def first_checkpoint(self, dataset_version: str) -> str | None:
         """The name of the first checkpoint that training has written to the datastore, if any."""

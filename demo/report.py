@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
@@ -12,6 +14,7 @@ from rich.table import Table
 
 from demo.receivers import Received
 
+LINE_CHARACTERS = 300
 StoryState = Literal["ok", "late", "failed", "not played"]
 MARKS: dict[StoryState, str] = {
     "ok": "[green]✓[/]",
@@ -67,6 +70,26 @@ class Report:
             ],
             "total_seconds": round(self.total_seconds, 1),
         }
+
+
+def in_short(error: BaseException) -> str:
+    """An error in one line of at most 300 characters; of a group of errors, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:LINE_CHARACTERS]
+
+
+def failure_line(result: StoryResult, runs: dict[str, str], logs: Path) -> str:
+    """A failed story as one line of JSON.
+
+    Args:
+        result: its error is among the facts.
+        runs: the state of each run by its id, as far as the app answered.
+        logs: the folder of the services' logs.
+    """
+    error = result.facts["error"]
+    document = {"story": result.name, "state": result.state, "seconds": round(result.seconds, 1)}
+    return json.dumps({**document, "error": error, "runs": runs, "logs": str(logs)})
 
 
 def show(report: Report, console: Console) -> None:

@@ -85,8 +85,8 @@ class Stage:
         return answer
 
     async def _progress(self) -> object:
-        work = await self.cloud.api("runs"), await self.cloud.api("rollouts")
-        return work, len(self.mailbox.notifications), seconds_of_training()
+        received = len(self.mailbox.notifications), len(self.mailbox.blob_events)
+        return await self.cloud.records(), received, seconds_of_training()
 
     async def wait_for_runs(self, known: int, new: int, pipeline: str = PIPELINE) -> list[Run]:
         """Wait until `new` runs after the first `known` ones have ended, and say their states."""
@@ -146,7 +146,9 @@ def _states(runs: list[Run]) -> str:
 
 
 def _succeeded(run: Run) -> Run:
-    expect(run["state"] == "succeeded", f"run {run['id']} ended {run['state']}: {run['error']}")
+    error = run["error"] or {}
+    why = f": {error.get('type')}: {error.get('message')}" if error else ""
+    expect(run["state"] == "succeeded", f"run {run['id']} ended {run['state']}{why}")
     return run
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
+
+from localazure.processes.pauses import patient
 
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
@@ -24,9 +27,11 @@ async def eventually(
 
     Args:
         question: the function.
-        timeout_seconds: the limit; with `progress`, the limit of a time without any.
+        timeout_seconds: the limit on a machine of one's own, longer where others use it
+            (`patient`); with `progress`, the limit of a time without any.
         what: the result's name, for the error.
-        poll_seconds: the pause between two calls.
+        poll_seconds: the pause between two calls, or longer: as long as a call takes, so that what
+            is slow gets half of the time for its work.
         progress: what has been achieved so far. It is called once per timeout: on a slow machine,
             the wait goes on as long as this value changes.
 
@@ -34,15 +39,19 @@ async def eventually(
         TimeoutError: there was no result in time; the message says of what.
     """
     achieved = await progress() if progress else None
+    since = time.monotonic()
     while True:
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await _poll(question, poll_seconds)
         except TimeoutError:
+            waited = time.monotonic() - since
             before, achieved = achieved, await progress() if progress else None
-            if achieved == before:
+            if achieved != before:
+                since = time.monotonic()
+            elif waited >= patient(timeout_seconds):
                 without = " without any progress" if progress else ""
-                raise TimeoutError(f"no {what} within {timeout_seconds:.0f} s{without}") from None
+                raise TimeoutError(f"no {what} within {waited:.0f} s{without}") from None
 
 
 async def _poll(
@@ -50,9 +59,10 @@ async def _poll(
     poll_seconds: float,
 ) -> Answer:
     while True:
+        began = time.monotonic()
         answer = question()
         if inspect.isawaitable(answer):
             answer = await answer
         if answer is not None and answer is not False:
             return cast("Answer", answer)
-        await asyncio.sleep(poll_seconds)
+        await asyncio.sleep(max(poll_seconds, time.monotonic() - began))

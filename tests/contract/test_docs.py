@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from demo.console import blocks
 from docs import pipeline_yml
 from handlers.platform.settings import APP_FOLDER
+from tests.local.documented.test_documented import RUN_HERE
 
 PAGES = [
     page
     for pattern in ("*.md", "*/*.md", "docs/*/*.md", "localazure/docs/*.md")
     for page in sorted(APP_FOLDER.glob(pattern))
 ]
+TARGETS = set(re.findall(r"^([\w-]+):", (APP_FOLDER / "Makefile").read_text("utf-8"), re.MULTILINE))
 # The pages also name files of other repositories.
 ELSEWHERE = {"tests/orchestrator", "tests/endtoend", "tests/extension_tests"}
 PACKAGES_IN = {
@@ -89,3 +92,14 @@ def test_the_architecture_page_has_every_folder() -> None:
 
 def test_the_reference_of_pipeline_yml_is_up_to_date() -> None:
     assert pipeline_yml.PAGE.read_text("utf-8") == pipeline_yml.page(), "write it: make docs"
+
+
+def test_every_command_is_run_or_its_page_says_what_it_needs() -> None:
+    for block in blocks(PAGES):
+        made = [re.match(r"make ([\w-]+)", each.text) for each in block.commands]
+        targets = {each[1] for each in made if each}
+        # tests/local/operators/test_tasks.py runs those of the tasks.
+        task = block.page == "docs/operators.md" and re.match(r"\d+\. ", block.section)
+        run = block in RUN_HERE or task or all(made)
+        assert block.needs or run, f"{block.place}: run, or <!-- needs: … -->"
+        assert targets <= TARGETS, block.place

@@ -1,10 +1,14 @@
-"""One laptop: all of it is killed during a run, then each part, then its Service Bus hangs."""
+"""One laptop: all of it is killed during a run and goes on from a copy of its state folder.
+
+Then each part is killed, then its Service Bus hangs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +58,13 @@ class Laptop:
         settings = {**ours, **self.listeners.settings, "PIPELINES_FOLDER": str(pipelines)}
         self.settings = self.folder / "app-settings.json"
         self.settings.write_text(json.dumps(settings))
+
+    def restore_elsewhere(self) -> tuple[str, str]:
+        """Copy the state folder, as from a backup; the first one is gone. Return both paths."""
+        lost, self.state = self.state, self.folder / "restored"
+        shutil.copytree(lost, self.state, symlinks=True)
+        shutil.rmtree(lost)
+        return str(lost), str(self.state)
 
     def up(self, *arguments: str) -> Runtime:
         return Runtime(REPOSITORY, self.state, "--app-settings", str(self.settings), *arguments)
@@ -123,8 +134,11 @@ async def test_a_laptop_is_killed_at_once_and_part_by_part_and_its_service_bus_h
                 await asyncio.to_thread(killed.kill_everything)
         until(lambda: not still_running(ranks), RESTART_TIMEOUT_SECONDS, "end of the training")
         laptop.pause.unlink()
+        moved = laptop.restore_elsewhere()
         with laptop.up() as runtime:
-            assert await asyncio.to_thread(runtime.endpoints) == endpoints
+            restored = await asyncio.to_thread(runtime.endpoints)
+            assert restored == json.loads(json.dumps(endpoints).replace(*moved))
+            endpoints = restored
             async with listeners.watching(endpoints) as cloud:
                 ended = await laptop.check_end(cloud, first, 1)
                 assert (await cloud.all_metrics(ended))["resumed_from_step"] > 0

@@ -46,10 +46,11 @@ def get_difference(
             found = None
     if found is None:
         against = "" if parameters.base is None else f", or none of {parameters.base}"
+        unknown = "; of one that an earlier release froze, name the base" if not against else ""
         raise Problem(
             404,
             "not-found",
             f"there is no manifest of dataset version {version} of {pipeline.name}{against}: it is "
-            "no version of this pipeline, or its retention has ended",
+            f"no version of this pipeline, or its retention has ended{unknown}",
         )
     return found

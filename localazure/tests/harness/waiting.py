@@ -1,4 +1,4 @@
-"""Waits for conditions by polling."""
+"""Waits for conditions by polling; the limits are longer on a busy machine (`patient`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import inspect
 import time
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
+
+from localazure.processes.pauses import patient
 
 Answer = TypeVar("Answer")
 
@@ -22,16 +24,17 @@ def until(
     what: str = "answer",
 ) -> Answer:
     """Poll until the answer to a question is truthy; return it."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (answer := question()):
-        assert time.monotonic() < deadline, f"no {what} within {seconds:g} s"
+        waited = time.monotonic() - began
+        assert waited < patient(seconds), f"no {what} within {waited:g} s"
         time.sleep(POLL_SECONDS)
     return answer
 
 
 async def eventually(question: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
     """Poll until the answer to a question, which may be awaitable, is truthy; return it."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patient(seconds)):
         while True:
             answer = question()
             if inspect.isawaitable(answer):

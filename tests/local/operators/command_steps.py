@@ -8,40 +8,27 @@ import shlex
 from string import Template
 from typing import Any
 
+from demo.console import blocks, confirmed
 from handlers.platform.settings import APP_FOLDER
 from tests.local.operators.conftest import Laptop
 
 SCRIPT = (APP_FOLDER / "docs" / "operators.md").read_text("utf-8")
-COMMANDS = dict(
-    re.findall(r"^### (\d+)\. .*?\n```console\n(.*?)```", SCRIPT, re.DOTALL | re.MULTILINE)
-)
-# Commands that ask for confirmation.
-ACTIONS = {
-    "train",
-    "forget",
-    "pause",
-    "resume",
-    "release",
-    "cancel",
-    "retry",
-    "redrive",
-    "discard",
-    "promote",
-    "rollback",
+COMMANDS = {
+    block.section.split(".")[0]: [each.text.removeprefix("landfall ") for each in block.commands]
+    for block in blocks([APP_FOLDER / "docs" / "operators.md"])
+    if re.match(r"\d+\. ", block.section)
 }
 
 
 def commands(task: int) -> list[str]:
     """The commands of a task in the script."""
-    return [line.removeprefix("$ landfall ") for line in COMMANDS[str(task)].splitlines()]
+    return COMMANDS[str(task)]
 
 
 async def run(laptop: Laptop, line: str, exits: int = 0, /, **names: str) -> Any:
     """Run one command; return the document that it prints."""
-    arguments = shlex.split(Template(line).substitute(names))
-    if ACTIONS & set(arguments[:2]):
-        arguments.append("--yes")
-    done = await laptop.command("--json", *arguments)
+    typed = confirmed(Template(f"landfall {line}").substitute(names))
+    done = await laptop.command("--json", *shlex.split(typed)[1:])
     assert done.exit_code == exits, (line, done.output)
     return json.loads(done.stdout or "null")
 

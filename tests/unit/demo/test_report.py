@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from demo.receivers import Mailbox, Received
-from demo.report import Report, StoryResult, show
+from demo.report import Report, StoryResult, failure_line, in_short, show
 from demo.stories import STORIES
 
 RUN: dict[str, Any] = {
@@ -122,3 +123,22 @@ def test_what_comes_twice_under_one_id_is_one_notification() -> None:
     assert [each.channel for each in mailbox.notifications] == ["webhook", "event_grid"]
     assert mailbox.on("webhook", "succeeded", RUN["id"]) == TOLD
     assert mailbox.on("webhook", "failed", RUN["id"]) is None
+
+
+def test_a_failure_is_one_line_of_json() -> None:
+    group = ExceptionGroup("some", [ValueError("{'a':\n 1}" * 100), KeyError("b")])
+    facts = {"error": in_short(group)}
+    failed = StoryResult(name="it fails", state="failed", seconds=1.26, facts=facts)
+    line = failure_line(failed, {"run-digits-1": "succeeded"}, Path("build/demo/logs"))
+    assert "\n" not in line
+    error = json.loads(line).pop("error")
+    assert error.startswith("ValueError: {'a': 1}{'a': 1}")
+    assert len(error) == 300
+    assert json.loads(line) == {
+        "story": "it fails",
+        "state": "failed",
+        "seconds": 1.3,
+        "error": error,
+        "runs": {"run-digits-1": "succeeded"},
+        "logs": "build/demo/logs",
+    }

@@ -1,0 +1,264 @@
+"""Every command of the pages runs on a laptop as the page shows it, or says what it needs.
+
+Example values of a page (`6d14107ab3046c71`, a run, a dead letter) stand for the laptop's own; a
+pattern stands for what an earlier command of the block printed. Blocks of the thirteen tasks run in
+`tests/local/operators/test_tasks.py`, and each target of `make` by itself: `tests/contract` sees
+that there are no others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from standardwebhooks import Webhook
+
+from demo.console import ROOT, Block, blocks, confirmed, run, shows
+from demo.rehearsal import variables
+from demo.waiting import API_POLL_SECONDS, eventually
+from tests.replay.record import copy_pipeline, make_app, on_stage
+from tests.replay.scene import Scene, ended_as, is_in, landed_as
+
+LIMIT_SECONDS = 180
+LIVE = "digits-live"
+WITHOUT_QUOTA = ("without-quota-1", "without-quota-2")
+BUSY, FAILING, HELD = "cancelled", "hopeless", "shrunk"
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@dataclass
+class Reader:
+    """Somebody who types what a page shows."""
+
+    scene: Scene
+    folder: Path
+    """Looks like the repository; commands may write into it."""
+    variables: Mapping[str, str]
+
+    async def until(self, path: str, found: Callable[[Any], Any]) -> Any:
+        functions = self.scene.endpoints["functions"]
+        url, key = f"{functions['base_url']}/api/{path}", functions["function_key"]
+
+        async def look() -> Any:
+            async with self.scene.http.get(url, headers={"x-functions-key": key}) as answer:
+                return found(await answer.json()) or None
+
+        return await eventually(look, LIMIT_SECONDS, f"{path} as wanted", API_POLL_SECONDS)
+
+    async def run_of(self, pipeline: str) -> str:
+        """The id of a pipeline's newest run."""
+        return (await self.until(f"runs?pipeline={pipeline}", lambda found: found["runs"]))[0]["id"]
+
+
+Values = Mapping[str, str | re.Pattern[str]]
+"""What a page says -> what is meant on this laptop."""
+
+
+async def as_it_is(_: Reader) -> Values:
+    return {}
+
+
+async def signed_request(reader: Reader) -> Values:
+    now = datetime.now(UTC)
+    signature = Webhook(reader.scene.secret).sign("a-request", now, "")
+    return {
+        "webhook-id: …": "webhook-id: a-request",
+        "webhook-timestamp: …": f"webhook-timestamp: {int(now.timestamp())}",
+        "webhook-signature: v1,…": f"webhook-signature: {signature}",
+        "4f1c…": "…",
+    }
+
+
+async def two_versions(reader: Reader) -> Values:
+    def three(found: Any) -> Any:
+        return found["runs"][2:] and [run["dataset_version"] for run in found["runs"]]
+
+    newest, _, oldest = await reader.until("runs?pipeline=digits", three)
+    return {"6d14107ab3046c71": newest, "09f1c2aa51be7d3e": oldest}
+
+
+async def a_person(reader: Reader) -> Values:
+    (reader.folder / "blobs.txt").write_text("landing/digits/person\n")
+    return {"forget-20261128T071500-1f0c2a4b": re.compile(r"forget-\w+-\w+")}
+
+
+async def three_models(_: Reader) -> Values:
+    return {'"version": "3"': '"version": "1"', "rollout-digits-live-3_1": "rollout-digits-live-…"}
+
+
+async def a_letter(reader: Reader) -> Values:
+    wanted = await reader.run_of(FAILING)
+
+    def of_run(found: Any) -> Any:
+        return [each["id"] for each in found["dead_letters"] if each["run"] == wanted]
+
+    (letter,) = await reader.until("dead-letters", of_run)
+    return {"[7]": f"[{letter}]"}
+
+
+async def a_busy_run(reader: Reader) -> Values:
+    return {"digits-6d14107ab3046c71-1": await reader.run_of(BUSY)}
+
+
+async def a_held_batch(reader: Reader) -> Values:
+    held = await reader.until(f"pipelines/{HELD}", lambda found: found["zones"][0]["held"])
+    return {"pipelines/digits/": f"pipelines/{HELD}/", "6d14107ab3046c71": held["dataset_version"]}
+
+
+async def a_failed_run(reader: Reader) -> Values:
+    """A run without quota that is dead-lettered, and was not redriven yet."""
+
+    def waiting(found: Any) -> Any:
+        return sorted(
+            each["run"] for each in found["dead_letters"] if each["reason"] == "QuotaExceeded"
+        )
+
+    failed = (await reader.until("dead-letters", waiting))[0]
+    attempt = int(failed[-1])
+    return {
+        "digits-93a43eed5c156d42-1": failed,
+        "digits-93a43eed5c156d42-2": f"{failed[:-1]}{attempt + 1}",
+        "cpu-large": "gpu",
+        "Standard_D8s_v5": "Standard_NC6s_v3",
+    }
+
+
+async def a_rollout(reader: Reader) -> Values:
+    def baking(found: Any) -> Any:
+        return [each for each in found["rollouts"] if each["state"] == "baking"]
+
+    (found,) = await reader.until("rollouts", baking)
+    model = f"{LIVE} {found['model']['version']}"
+    return {"rollout-digits-live-4": found["id"], "digits-live 3": model}
+
+
+MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
+    ("docs/operators.md", "The command line"): as_it_is,
+    ("landfall_cli/README.md", "landfall"): as_it_is,
+    ("docs/data-checks.md", "What changed"): two_versions,
+    ("docs/data-checks.md", "What if"): as_it_is,
+    ("docs/deploy.md", "First run, step by step"): as_it_is,
+    ("README.md", "Add a pipeline"): signed_request,
+    ("docs/rollout.md", "People decide"): a_rollout,
+    ("docs/http-api.md", "Models"): three_models,
+    ("docs/http-api.md", "Cancel"): a_busy_run,
+    ("docs/operations.md", "Release a held batch"): a_held_batch,
+    ("docs/operations.md", "Dead letters and redrive"): a_failed_run,
+    ("docs/http-api.md", "Dead letters"): a_letter,
+    # The last one: what is forgotten is in no later dataset.
+    ("docs/data-checks.md", "Forget"): a_person,
+}
+"""Page and section of the blocks that run here, in this order."""
+ORDER = list(MEANT)
+RUN_HERE = sorted(
+    (each for each in blocks() if each.needs is None and (each.page, each.section) in MEANT),
+    key=lambda each: ORDER.index((each.page, each.section)),
+)
+
+
+async def play(scene: Scene) -> None:
+    """Bring about what the pages tell of."""
+
+    async def digits(scene: Scene) -> None:
+        await scene.blobs.get_container_client("landing").upload_blob("digits/person", "ada")
+        for number, accuracy in enumerate((0.7, 0.8, 0.9), start=1):
+            await scene.land(str(number), accuracy=accuracy)
+            await scene.landed(number)
+
+    async def live(scene: Scene) -> None:
+        await scene.land("1", accuracy=0.7)
+        await scene.until("rollout", ended_as("finished"))
+        await scene.land("2", accuracy=0.8)
+        await scene.until("rollout", is_in("baking"))
+
+    async def held(scene: Scene) -> None:
+        await scene.land("1", "2", "3", "4", accuracy=0.7)
+        await scene.landed()
+        await scene.delete("2", "3")
+        await scene.land("5")
+        await scene.until("landing", landed_as("held"))
+
+    async def busy(scene: Scene) -> None:
+        await scene.land("1", seconds=1000)
+        await scene.running()
+
+    async def failing(scene: Scene) -> None:
+        await scene.land("1", crashes=9)
+        await scene.ended("failed")
+
+    async def without_quota(scene: Scene) -> None:
+        await scene.land("1")
+        await scene.ended("rejected")
+
+    async with asyncio.TaskGroup() as group:
+        for name, act in (
+            *(("digits", digits), (LIVE, live), (HELD, held), (BUSY, busy), (FAILING, failing)),
+            *((name, without_quota) for name in WITHOUT_QUOTA),
+        ):
+            group.create_task(act(replace(scene, pipeline=name)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Reader]:
+    state = tmp_path_factory.mktemp("documented")
+    options = make_app(state, ("batches", "rolled-out", HELD, BUSY, FAILING, "no-quota"))
+    copies = {"digits": "batches", LIVE: "rolled-out", **dict.fromkeys(WITHOUT_QUOTA, "no-quota")}
+    for copy, name in copies.items():
+        copy_pipeline(options.app, name, copy)
+    pipelines = options.app / "pipelines"
+    for each in pipelines.glob("*/pipeline.yml"):  # no run waits for another's nodes
+        name = each.parent.name
+        each.write_text(each.read_text("utf-8").replace("cluster: cpu\n", f"cluster: {name}\n"))
+    live = pipelines / LIVE / "pipeline.yml"
+    document = yaml.safe_load(live.read_text("utf-8"))
+    bakes = [(20, 60), (50, 60), (100, 0)]
+    document["deploy"]["steps"] = [{"traffic": t, "bake_minutes": b} for t, b in bakes]
+    live.write_text(yaml.safe_dump(document))
+    shutil.copy(ROOT / "infra" / "roles.json", options.app / "infra")  # with it, a deployer
+    (pipelines / "smoke").symlink_to(ROOT / "pipelines" / "smoke")
+    folder = state / "clone"
+    folder.mkdir()
+    for each in ("infra", "pipelines"):
+        (folder / each).symlink_to(ROOT / each)
+    async with on_stage(options, lambda _: None) as scene:
+        await play(scene)
+        yield Reader(scene, folder, variables(scene.endpoints))
+
+
+@pytest.mark.parametrize("block", RUN_HERE, ids=lambda block: block.place)
+async def test_the_commands_of_a_page_do_what_it_says(reader: Reader, block: Block) -> None:
+    url, key = (reader.variables[name] for name in ("LANDFALL_URL", "LANDFALL_KEY"))
+    everywhere = dict.fromkeys(
+        ("https://<app>.azurewebsites.net", "https://<app>", "http://127.0.0.1:7071"), url
+    )
+    meant = await MEANT[block.page, block.section](reader)
+    values: Values = {**everywhere, "<function key>": key, **meant}
+    exports: list[str] = []
+    printed = ""
+
+    def said(text: str) -> str:
+        for example, value in values.items():
+            found = value.search(printed) if isinstance(value, re.Pattern) else None
+            text = text.replace(example, found[0] if found else str(value))
+        return re.sub(r"\b(\w+)=…", r"\1=$\1", text)  # a variable that is set already
+
+    for command in block.commands:
+        text = said(command.text)
+        exports += [text] if text.startswith("export ") else []
+        done = await run("\n".join([*exports, confirmed(text)]), reader.variables, reader.folder)
+        printed += done.output
+        # There are dead letters here, and doctor says so.
+        tells = "exit status 1" in text or text.startswith("landfall doctor")
+        assert done.status in ((0, 1) if tells else (0,)), (text, done.output)
+        assert '"status": 4' not in done.output, (text, done.output)  # a problem of the API
+        assert shows(done.output, said(command.output)), (text, done.output)
