@@ -13,6 +13,7 @@ from orchestrations.configuration.checks import CheckStage
 from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.checked import CheckedRule
+from orchestrations.contracts.comparison import SliceChange
 from orchestrations.contracts.landing import (
     BatchOutcome,
     HoldReason,
@@ -20,9 +21,9 @@ from orchestrations.contracts.landing import (
     LandingPhase,
     OpenedBy,
 )
-from orchestrations.contracts.outcomes import BlobState, HoldEnd, PipelineState
+from orchestrations.contracts.outcomes import BlobState, Colour, HoldEnd, PipelineState
 from orchestrations.contracts.rollouts import EndpointEffect
-from orchestrations.contracts.runs import RunCost, RunState, RunStatus
+from orchestrations.contracts.runs import GateVerdict, RunCost, RunState, RunStatus
 from orchestrations.contracts.training import UsedCompute
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
@@ -98,6 +99,32 @@ class RunCheck(Document):
     """What the training that was not needed would have cost; null if that is not known."""
 
 
+class RunGate(Document):
+    """The verdict of the gate, with the numbers of `comparison.json`."""
+
+    verdict: GateVerdict
+    sentence: str
+    """The verdict in a few words."""
+    colour: Colour
+    needs_a_person: bool
+    """Whether a person should look."""
+    message: str
+    """A sentence with the numbers that decided."""
+    metric: str
+    unit: Literal["points", "score"]
+    samples: int
+    lead: float
+    """Over the champion, in the goal's direction: a part of 1, or in the metric's unit."""
+    error: float
+    """The standard error of `lead`."""
+    p: float
+    """The probability of such a lead if the new model is no better."""
+    slices: list[SliceChange]
+    """Those that fell beyond their limit first, then from the worst to the best."""
+    more_slices: int
+    """How many are left out, which are better than these."""
+
+
 class RunDetail(RunSummary):
     """Answer of `GET /api/runs/{run}` for a run."""
 
@@ -111,6 +138,8 @@ class RunDetail(RunSummary):
     """The model version that the run's model is compared with."""
     data_check: RunCheck | None
     champion_check: RunCheck | None
+    gate: RunGate | None
+    """Null if the job wrote no `comparison.json`."""
     no_cost: str | None
     """Why `cost` is null; null if it is not."""
     all_metrics: dict[str, float]

@@ -17,6 +17,7 @@ from handlers.operate.api.documents import (
     Diagnosis,
     LandingDetail,
     RunDetail,
+    RunGate,
     RunLinks,
     RunList,
     RunOrLanding,
@@ -44,8 +45,9 @@ from handlers.platform.tags import find_version
 from handlers.training.admission import find_admission
 from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name
+from orchestrations.contracts.comparison import Judged
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.outcomes import rule_of_run
+from orchestrations.contracts.outcomes import rule_of_run, rule_of_verdict
 from orchestrations.contracts.runs import RunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext
@@ -234,6 +236,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "champion": record.champion,
             "data_check": record.data_check,
             "champion_check": record.champion_check,
+            "gate": record.judged and _gate(record.judged),
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),
@@ -252,6 +255,11 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "trace_id": None if context is None else context.trace_id,
         }
     )
+
+
+def _gate(judged: Judged) -> RunGate:
+    facts = vars(judged) | vars(rule_of_verdict(judged.verdict))
+    return RunGate.model_validate({name: facts[name] for name in RunGate.model_fields})
 
 
 def timeline(record: RunRecord) -> list[TimelineEntry]:
