@@ -27,7 +27,6 @@ SLICES_LIMIT = 500
 SHOWN_SLICES = 50
 """So many slices are kept in a run's record."""
 SAMPLES_LIMIT = 100_000_000
-# Sums of floating-point numbers depend on their order.
 _TOLERANCE = 1e-6
 
 _Number = Annotated[int, Field(ge=0, le=SAMPLES_LIMIT)]
@@ -104,20 +103,23 @@ class Comparison(_Part):
         for name, part in self.slices.items():
             if type(part) is not type(self.whole):
                 raise ValueError(f"slice {name!r} is not of the kind of whole")
-            if part.samples > self.whole.samples or part.squares > self.whole.squares * (
-                1 + _TOLERANCE
+            for key in (
+                "samples",
+                "squares",
+                *(Counts.model_fields if isinstance(part, Counts) else ()),
             ):
-                raise ValueError(f"slice {name!r} is more than whole")
+                if getattr(part, key) > getattr(self.whole, key) * (1 + _TOLERANCE):
+                    raise ValueError(f"slice {name!r} is more than whole: its {key}")
             group, colon, _ = name.partition(":")
             if colon:
                 groups[group].append(part)
+        # Sums of floating-point numbers depend on their order.
+        slack = _TOLERANCE * math.sqrt(self.whole.samples * self.whole.squares)
         for group, parts in groups.items():
             for key in type(self.whole).model_fields:
                 found, wanted = sum(getattr(it, key) for it in parts), getattr(self.whole, key)
-                slack = _TOLERANCE * math.sqrt(self.whole.samples * self.whole.squares)
-                if not math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=slack) or (
-                    isinstance(wanted, int) and found != wanted
-                ):
+                allowed = 0.0 if isinstance(wanted, int) else slack
+                if abs(found - wanted) > allowed:
                     raise ValueError(
                         f"the slices {group}: do not add up: their {key} is {found:.10g}, and "
                         f"that of whole is {wanted:.10g}"
