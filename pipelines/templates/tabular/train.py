@@ -78,7 +78,8 @@ def read_table(data: Path, manifest: Path) -> Table:
             bad.append({"path": path, "reason": str(error)})
         else:
             folder = f"folder:{Path(path).parent}"
-            header, rows = columns, rows + [(*row, [folder, *of]) for *row, of in found]
+            header = columns
+            rows += [(numbers, label, side, [folder, *of]) for numbers, label, side, of in found]
     if changed:
         raise BadData("DataChanged", f"{len(changed)} files differ from the manifest", changed)
     if bad:

@@ -31,7 +31,7 @@ def counted(part: Part) -> dict[str, int]:
     return dict(zip(KINDS, part, strict=True))
 
 
-def compared(metric: str = "accuracy", **slices: Part) -> dict[str, Any]:
+def compared(metric: str = "accuracy", /, **slices: Part) -> dict[str, Any]:
     """A comparison of which the slices are the labels."""
     whole = [sum(each) for each in zip(*slices.values(), strict=True)]
     return {
