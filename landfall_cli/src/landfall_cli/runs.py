@@ -190,10 +190,10 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "superseded by": run["links"]["superseded_by"],
             "data check": _check(run["data_check"]),
             "champion check": _check(run["champion_check"]),
-            "gate": run["gate"] and run["gate"]["sentence"],
+            "gate": (run.get("gate") or {}).get("sentence"),
         }
     )
-    _show_slices(output, run["gate"])
+    _show_slices(output, run.get("gate"))
     rows: list[tuple[Text, str, str]] = []
     for step in run["timeline"]:
         span = "-"
