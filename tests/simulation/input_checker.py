@@ -143,8 +143,15 @@ def refusals_for_a_slice_say_which(evidence: Evidence) -> Iterator[str]:
         told = "label:7 fell by 30 points (p < 0.0001, n = 200, gate.slices allows 5 points)"
         if life.end != "breaks a slice" or run.state != "not_promoted":
             yield f"{run.id} is {run.state} for a slice, and its job {life.end}"
-        elif told not in status["reason"]:
-            yield f"{run.id} does not say which slice fell: {status['reason']}"
+        for text in (status["reason"], *_alerts_about(evidence, run, "not_promoted")):
+            if told not in text:
+                yield f"{run.id} does not say which slice fell: {text}"
+
+
+def _alerts_about(evidence: Evidence, run: Run, kind: str) -> Iterator[str]:
+    for alert in evidence.alerts:
+        if alert.subject == kind and json.loads(alert.content)["data"]["id"] == run.id:
+            yield alert.content.decode()
 
 
 def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
