@@ -93,15 +93,15 @@ def _measure(gate: Gate, tally: Tally, *, of_fall: bool = False) -> tuple[float,
         tally: of the whole, or of a slice.
         of_fall: the chance is that of a change in the direction of the lead, whatever it is.
     """
-    is_counts = isinstance(tally, Counts)
-    sign = 1.0 if is_counts or gate.goal == "maximize" else -1.0
-    lead = sign * tally.difference / tally.samples if tally.samples else 0.0
-    error = standard_error(tally.samples, tally.difference, tally.squares)
+    samples, difference, squares = tally.samples, tally.difference, tally.squares
+    sign = 1.0 if isinstance(tally, Counts) or gate.goal == "maximize" else -1.0
+    lead = sign * difference / samples if samples else 0.0
     turn = -1 if of_fall and lead < 0 else 1
-    if is_counts:
-        pair = tally.only_challenger, tally.only_champion
-        return lead, error, mcnemar(*pair[::turn])
-    return lead, error, paired_t(tally.samples, turn * sign * tally.difference, tally.squares)
+    if isinstance(tally, Counts):
+        p = mcnemar(*(tally.only_challenger, tally.only_champion)[::turn])
+    else:
+        p = paired_t(samples, turn * sign * difference, squares)
+    return lead, standard_error(samples, difference, squares), p
 
 
 def _changes(gate: Gate, comparison: Comparison) -> Sequence[SliceChange]:

@@ -13,7 +13,7 @@ from orchestrations.configuration.checks import CheckStage
 from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.checked import CheckedRule
-from orchestrations.contracts.comparison import SliceChange
+from orchestrations.contracts.comparison import Judged
 from orchestrations.contracts.landing import (
     BatchOutcome,
     HoldReason,
@@ -23,7 +23,7 @@ from orchestrations.contracts.landing import (
 )
 from orchestrations.contracts.outcomes import BlobState, Colour, HoldEnd, PipelineState
 from orchestrations.contracts.rollouts import EndpointEffect
-from orchestrations.contracts.runs import GateVerdict, RunCost, RunState, RunStatus
+from orchestrations.contracts.runs import RunCost, RunState, RunStatus
 from orchestrations.contracts.training import UsedCompute
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
@@ -99,30 +99,15 @@ class RunCheck(Document):
     """What the training that was not needed would have cost; null if that is not known."""
 
 
-class RunGate(Document):
-    """The verdict of the gate, with the numbers of `comparison.json`."""
+class RunGate(Judged):
+    """The verdict of the gate, with the numbers of `comparison.json`, and what it means."""
 
-    verdict: GateVerdict
     sentence: str
     """The verdict in a few words."""
-    colour: Colour
+    promoted: bool
     needs_a_person: bool
     """Whether a person should look."""
-    message: str
-    """A sentence with the numbers that decided."""
-    metric: str
-    unit: Literal["points", "score"]
-    samples: int
-    lead: float
-    """Over the champion, in the goal's direction: a part of 1, or in the metric's unit."""
-    error: float
-    """The standard error of `lead`."""
-    p: float
-    """The probability of such a lead if the new model is no better."""
-    slices: list[SliceChange]
-    """Those that fell beyond their limit first, then from the worst to the best."""
-    more_slices: int
-    """How many are left out, which are better than these."""
+    colour: Colour
 
 
 class RunDetail(RunSummary):

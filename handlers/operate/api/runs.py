@@ -17,7 +17,6 @@ from handlers.operate.api.documents import (
     Diagnosis,
     LandingDetail,
     RunDetail,
-    RunGate,
     RunLinks,
     RunList,
     RunOrLanding,
@@ -45,7 +44,6 @@ from handlers.platform.tags import find_version
 from handlers.training.admission import find_admission
 from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name
-from orchestrations.contracts.comparison import Judged
 from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.outcomes import rule_of_run, rule_of_verdict
 from orchestrations.contracts.runs import RunState
@@ -211,7 +209,7 @@ def _landing(instance: DurableOrchestrationStatus) -> LandingDetail:
 
 
 def _detail(clients: Clients, record: RunRecord) -> RunDetail:
-    status, diagnosis = record.status, record.diagnosis
+    status, diagnosis, judged = record.status, record.diagnosis, record.judged
     context = TraceContext.parse(record.traceparent)
     results: Any = None
     if status.results is not None:
@@ -236,7 +234,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "champion": record.champion,
             "data_check": record.data_check,
             "champion_check": record.champion_check,
-            "gate": record.judged and _gate(record.judged),
+            "gate": judged and judged.to_dict() | vars(rule_of_verdict(judged.verdict)),
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),
@@ -255,11 +253,6 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "trace_id": None if context is None else context.trace_id,
         }
     )
-
-
-def _gate(judged: Judged) -> RunGate:
-    facts = vars(judged) | vars(rule_of_verdict(judged.verdict))
-    return RunGate.model_validate({name: facts[name] for name in RunGate.model_fields})
 
 
 def timeline(record: RunRecord) -> list[TimelineEntry]:

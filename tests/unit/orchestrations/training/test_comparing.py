@@ -53,59 +53,32 @@ def judged(gate: Gate, document: Mapping[str, Any], **changes: float) -> Verdict
     return judge(gate, metrics | changes, champion="7", comparison=comparison)
 
 
-def test_a_promotion_names_its_numbers() -> None:
-    verdict = judged(STRICT, compared(**{"7": (30, 2, 1, 8), "8": (8900, 100, 181, 778)}))
-    assert verdict.verdict == "better"
-    assert verdict.reason == (
-        "accuracy 0.9112: better than champion 7 by 0.8 points, p < 0.0001, 10,000 samples; "
-        "label:7 fell by 2.44 points, not significant (p = 0.5, n = 41, small)"
-    )
-    assert verdict.judged is not None
-    assert [it.outcome for it in verdict.judged.slices] == ["small", "kept"]
+SMALL = compared(**{"7": (30, 2, 1, 8), "8": (8900, 100, 181, 778)})
+BROKEN = compared(**{"7": (100, 50, 0, 50), "8": (700, 0, 90, 10)})
+BY_LUCK = compared(**{"7": (400, 10, 13, 77)})
+WORSE = compared(**{"7": (400, 20, 10, 70)})
+# The rule of one slice goes before that of all; a fall of exactly the limit is allowed.
+AT_THE_LIMIT = [SliceRule(match="label:7", fall_at_most=0.25), *STRICT.slices]
+LENIENT = STRICT.model_copy(update={"slices": AT_THE_LIMIT})
 
 
-def test_without_rules_the_worst_fall_is_told_and_decides_nothing() -> None:
-    verdict = judged(GATE, compared(**{"7": (100, 50, 0, 50), "8": (700, 0, 90, 10)}))
-    assert verdict.promoted
-    assert "; label:7 fell by 25 points (p < 0.0001, n = 200)" in verdict.reason
-
-
-def test_a_better_mean_with_a_broken_slice_is_refused() -> None:
-    verdict = judged(STRICT, compared(**{"7": (100, 50, 0, 50), "8": (700, 0, 90, 10)}))
-    assert (verdict.verdict, verdict.promoted, verdict.above_floor) == ("slice-fell", False, True)
-    assert verdict.reason == (
-        "accuracy 0.89: better than champion 7 by 4 points, p = 0.00046, 1,000 samples, but "
-        "label:7 fell by 25 points (p < 0.0001, n = 200, gate.slices allows 2 points)"
-    )
-
-
-def test_a_lead_that_may_be_luck_is_refused_where_it_is_asked_for() -> None:
-    document = compared(**{"7": (400, 10, 13, 77)})
-    verdict = judged(STRICT, document)
-    assert verdict.verdict == "may-be-luck"
-    assert verdict.reason.endswith(
-        "by 0.6 points, p = 0.34, 500 samples; it may be luck (gate.significance.alpha is 0.05)"
-    )
-    assert judged(GATE, document).promoted
-
-
-def test_without_a_lead_the_metrics_decide_and_the_slices_are_kept() -> None:
-    verdict = judged(STRICT, compared(**{"7": (400, 20, 10, 70)}))
-    assert verdict.verdict == "not-better"
-    assert verdict.judged is not None
-    assert verdict.judged.slices[0].outcome == "kept"
-
-
-def test_a_rule_of_one_slice_goes_before_that_of_all() -> None:
-    rules = [SliceRule(match="label:7", fall_at_most=0.5), *STRICT.slices]
-    gate = STRICT.model_copy(update={"slices": rules})
-    document = compared(**{"7": (100, 50, 0, 50), "8": (700, 0, 90, 10)})
-    assert judged(gate, document).promoted
-
-
-def test_a_fall_of_exactly_the_limit_is_allowed() -> None:
-    gate = STRICT.model_copy(update={"slices": [SliceRule(match="*", fall_at_most=0.3)]})
-    assert judged(gate, compared(a=(70, 30, 0, 0), b=(0, 0, 90, 10))).promoted
+@pytest.mark.parametrize(
+    ("gate", "document", "verdict", "end"),
+    [
+        (STRICT, SMALL, "better", " by 2.44 points, not significant (p = 0.5, n = 41, small)"),
+        (STRICT, BROKEN, "slice-fell", " (p < 0.0001, n = 200, gate.slices allows 2 points)"),
+        (GATE, BROKEN, "better", "; label:7 fell by 25 points (p < 0.0001, n = 200)"),
+        (LENIENT, BROKEN, "better", "champion 7 by 4 points, p = 0.00046, 1,000 samples"),
+        (STRICT, BY_LUCK, "may-be-luck", "; it may be luck (gate.significance.alpha is 0.05)"),
+        (GATE, BY_LUCK, "better", "by 0.6 points, p = 0.34, 500 samples"),
+        (STRICT, WORSE, "not-better", "(0.84 on the same held-out data) by more than 0"),
+    ],
+)  # fmt: skip
+def test_a_verdict_names_its_numbers(gate: Gate, document: Any, verdict: str, end: str) -> None:
+    found = judged(gate, document)
+    assert found.verdict == verdict
+    assert found.reason.endswith(end)
+    assert (found.promoted, found.above_floor) == (verdict == "better", True)
 
 
 def test_scores_are_tested_in_the_direction_of_the_goal() -> None:
@@ -147,10 +120,10 @@ def test_no_promoted_model_has_a_large_slice_that_fell(parts: list[Part]) -> Non
 
 def test_of_very_many_slices_the_worst_are_kept() -> None:
     parts = {str(n): (10, 0, 1 + n, 5) for n in range(SHOWN_SLICES + 5)}
-    verdict = judged(GATE, compared(**parts))
-    assert verdict.judged is not None
-    assert (len(verdict.judged.slices), verdict.judged.more_slices) == (SHOWN_SLICES, 5)
-    assert verdict.judged.slices[0].name == "label:0"
+    numbers = judged(GATE, compared(**parts)).judged
+    assert numbers is not None
+    assert (len(numbers.slices), numbers.more_slices) == (SHOWN_SLICES, 5)
+    assert numbers.slices[0].name == "label:0"
 
 
 def test_what_the_gate_needs_must_be_there() -> None:
