@@ -153,6 +153,7 @@ function Slices({ gate }) {
   const rows = [{ name: "all samples", samples: gate.samples, lead: gate.lead, error: gate.error, p: gate.p, outcome: "kept", fall_at_most: null }, ...gate.slices];
   const width = Math.min(WIDEST, innerWidth - 40);
   const [LABEL, VALUE] = [Math.min(160, width / 3), 170];
+  const longest = Math.floor(LABEL / 8);
   const reach = Math.max(...rows.map((row) => Math.abs(row.lead) + 1.96 * row.error), 1e-9);
   const x = (lead) => LABEL + (1 + Math.max(-1, Math.min(1, lead / reach))) * ((width - LABEL - VALUE) / 2);
   const kind = (row) => (row.outcome === "fell" ? "bad" : row.outcome === "small" ? "warn" : row.lead < 0 ? "quiet" : "good");
@@ -162,7 +163,7 @@ function Slices({ gate }) {
         <line class="zero" x1=${x(0)} x2=${x(0)} y1="0" y2=${rows.length * ROW} />
         ${rows.map((row, index) => html`<g class=${kind(row)}>
           <title>${row.name}: ${told(row.lead)}, p = ${number(Number(row.p.toPrecision(2)))}, ${number(row.samples)} samples</title>
-          <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${row.name.length > 22 ? `${row.name.slice(0, 21)}…` : row.name}</text>
+          <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${row.name.length > longest ? `${row.name.slice(0, longest - 1)}…` : row.name}</text>
           <line class="guide" x1=${LABEL} x2=${width} y1=${index * ROW + ROW} y2=${index * ROW + ROW} />
           <rect x=${Math.min(x(row.lead), x(0))} y=${index * ROW + 7} width=${Math.max(Math.abs(x(row.lead) - x(0)), 2)} height=${ROW - 13} rx="2" />
           <line class="error" x1=${x(row.lead - 1.96 * row.error)} x2=${x(row.lead + 1.96 * row.error)} y1=${index * ROW + 13.5} y2=${index * ROW + 13.5} />

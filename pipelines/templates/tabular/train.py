@@ -77,7 +77,7 @@ def read_table(data: Path, manifest: Path) -> Table:
         except ValueError as error:
             bad.append({"path": path, "reason": str(error)})
         else:
-            folder = f"folder:{Path(path).parent}"
+            folder = f"folder:{Path(path).parent}"[:100]
             header = columns
             rows += [(numbers, label, side, [folder, *of]) for numbers, label, side, of in found]
     if changed:
@@ -102,9 +102,10 @@ def read_table(data: Path, manifest: Path) -> Table:
 def _rows(content: bytes) -> tuple[list[str], list[tuple[list[float], str, bool, list[str]]]]:
     """The names of the number columns, and numbers, label, side and slices of each row."""
     reader = csv.DictReader(io.StringIO(content.decode()))
-    if LABEL not in (reader.fieldnames or ()):
-        raise ValueError(f"no column {LABEL!r}")
-    columns = sorted(name for name in reader.fieldnames or () if name not in (LABEL, SLICE_BY))
+    named = [name for name in (LABEL, SLICE_BY) if name is not None]
+    if missing := set(named) - set(reader.fieldnames or ()):
+        raise ValueError(f"no column {', '.join(map(repr, missing))}")
+    columns = sorted(name for name in reader.fieldnames or () if name not in named)
     rows: list[tuple[list[float], str, bool, list[str]]] = []
     for row in reader:
         if None in row or None in row.values():
@@ -113,7 +114,7 @@ def _rows(content: bytes) -> tuple[list[str], list[tuple[list[float], str, bool,
         if not np.isfinite(numbers).all():
             raise ValueError(f"line {reader.line_num} has a value that is not finite")
         side = int(_md5(json.dumps([numbers, row[LABEL]]).encode()), 16) % HELD_OUT_ONE_IN
-        slices = [f"{name}:{row[name]}" for name in (LABEL, SLICE_BY) if name is not None]
+        slices = [f"{name}:{row[name]}"[:100] for name in named]
         rows.append((numbers, row[LABEL], side == 0, slices))
     return columns, rows
 

@@ -147,6 +147,15 @@ def test_a_model_is_trained_and_compared_with_its_champion(
     assert groups == {"label", "folder"} if template == "tabular" else {"label"}
 
 
+def test_tables_are_sliced_by_a_column_that_is_not_learned_from(monkeypatch: Any) -> None:
+    tabular = program(TEMPLATES / "tabular" / "train.py")
+    monkeypatch.setattr(tabular, "SLICE_BY", "region")
+    columns, rows = tabular._rows(b"width,region,label\n1,north,cat\n")
+    assert (columns, rows[0][0], rows[0][3]) == (["width"], [1.0], ["label:cat", "region:north"])
+    with pytest.raises(ValueError, match="no column 'region'"):
+        tabular._rows(b"width,label\n1,cat\n")
+
+
 @pytest.mark.parametrize(("template", "data"), [("minimal", "digits"), ("tabular", "wines")])
 def test_a_file_that_changed_since_the_manifest_ends_the_run(
     template: str, data: str, copied: Any, monkeypatch: pytest.MonkeyPatch
