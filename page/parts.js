@@ -92,8 +92,9 @@ export const Brief = ({ text }) => html`<span class="dim brief" title=${text}>${
 
 export function RunResult({ run }) {
   if (run.error) return html`<b>${run.error.type}</b> <${Brief} text=${messageOf(run.error.type, run.error.message)} />`;
-  if (run.reason) return html`<span class="dim"><${Sentence} text=${run.reason} /></span>`;
-  if (run.model) return html`model <b>${run.model.name}:${run.model.version}</b> <${Metrics} of=${run.metrics} />`;
+  const why = run.reason && html`<span class="dim"><${Sentence} text=${run.reason} /></span>`;
+  if (why && run.state !== "succeeded") return why;
+  if (run.model) return html`model <b>${run.model.name}:${run.model.version}</b> <${Metrics} of=${run.metrics} /> ${why}`;
   if (run.metrics) return html`<${Metrics} of=${run.metrics} />`;
   return html`<span class="dim">in this state since <${Time} at=${run.since} /></span>`;
 }

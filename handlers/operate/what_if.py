@@ -15,6 +15,7 @@ from typing import Literal
 from handlers.landing.comparing import apply_rules
 from handlers.platform.run_records import node_hours
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import BatchComparison, RecordBatch
@@ -39,6 +40,8 @@ class PastBatch:
     run: RunRecord | None = None
     metrics: dict[str, float] | None = None
     """All metrics of the run; None if it left none, or they were removed."""
+    comparison: Comparison | None = None
+    """Of its model with the champion, if its job wrote one."""
     has_reason: bool = False
     is_released: bool = False
     is_rolled_back: bool = False
@@ -162,7 +165,9 @@ class _Champion:
             self._version, self._is_first = run.champion, False
         is_same = self._is_known and run.champion == self._version
         try:
-            verdict = judge(pipeline.gate, metrics, champion=run.champion)
+            verdict = judge(
+                pipeline.gate, metrics, champion=run.champion, comparison=past.comparison
+            )
         except InvalidResults as error:
             return "unknown", str(error)
         if verdict.above_floor and not is_same:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
@@ -29,6 +29,7 @@ from handlers.platform.manifests import read_manifest_from
 from handlers.platform.run_records import read_cancel_request, read_claim, read_run_record
 from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.checked import Checked, ChecksFile
+from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import ReadResults, Results
@@ -63,6 +64,8 @@ _NAME_TOO_LONG = re.compile(r"file ?name too long \(os error 36\)", re.IGNORECAS
 METRICS_FILE = "metrics.json"
 ERROR_FILE = "error.json"
 CHECKS_FILE = "checks.json"
+COMPARISON_FILE = "comparison.json"
+COMPARISON_LIMIT_BYTES = 64 * 1024
 CHECKS_LIMIT_BYTES = 64 * 1024
 # A sentence of an alert, of which the custom status has a part.
 RULES_TOLD = 5
@@ -75,6 +78,7 @@ LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
     METRICS_FILE: (METRICS_LIMIT_BYTES, InvalidResults),
     ERROR_FILE: (ERROR_LIMIT_BYTES, JobFailed),
     CHECKS_FILE: (CHECKS_LIMIT_BYTES, InvalidResults),
+    COMPARISON_FILE: (COMPARISON_LIMIT_BYTES, InvalidResults),
 }
 PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, InitialModelMismatch))
 # Azure ML's property of a sweep that has ended.
@@ -149,6 +153,9 @@ def _listed(clients: Clients, request: RunRequest) -> dict[str, tuple[int, str]]
     return None
 
 
+File = TypeVar("File", bound=BaseModel)
+
+
 class FileProblem(BaseModel):
     """A file of the dataset that the trainer refused; its path is relative to the prefix."""
 
@@ -173,14 +180,15 @@ def results_folder(pipeline: str, run: str) -> str:
 def read_results(clients: Clients, request: ReadResults) -> Results:
     """Read what a job has left, and record it.
 
-    Of a completed job: `metrics.json`, or `checks.json` of a data check; of a failed one:
-    `error.json`. The first and the last may be missing. A job whose data could not be downloaded
-    has no `error.json`: then its error is Azure ML's. The result holds the requested metrics.
+    Of a completed job: `metrics.json` with `comparison.json`, or `checks.json` of a data check; of
+    a failed one: `error.json`. All but `checks.json` may be missing. A job whose data could not be
+    downloaded has no `error.json`: then its error is Azure ML's. The result holds the requested
+    metrics.
     Numbers that are not finite are left out, since JSON has none: the gate then reports the metric
     as missing.
 
     Raises:
-        InvalidResults: `metrics.json` or `checks.json` is malformed, or the latter is missing.
+        InvalidResults: a file of a completed job is malformed, or `checks.json` is missing.
         JobFailed: `error.json` is malformed; the job may have been killed while writing it.
         InvalidSetting: `WorkspaceStorage` is not the account to which jobs write.
     """
@@ -188,8 +196,9 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     failure: Failure | None = None
     metrics: dict[str, float] = {}
     checked: Checked | None = None
+    comparison: Comparison | None = None
     if not request.completed:
-        text = _read(clients, request, ERROR_FILE)
+        text, _ = _read(clients, request, ERROR_FILE)
         if text is not None:
             error = parse_trainer_error(text, _where(ERROR_FILE, request))
             failure = as_failure(error)
@@ -198,13 +207,20 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
             failure = Failure(type=error.type, message=shorten(error.message), permanent=True)
     elif request.stage == "data-check":
         checked = _read_checks(clients, request)
-    elif (text := _read(clients, request, METRICS_FILE)) is not None:
-        metrics = parse_metrics(text, _where(METRICS_FILE, request))
+    else:
+        text, folder = _read(clients, request, METRICS_FILE)
+        if text is not None:
+            metrics = parse_metrics(text, _where(METRICS_FILE, request))
+        # Beside it, not asked for elsewhere: most jobs write none.
+        if text is not None and request.stage == "training":
+            comparison = _read_comparison(clients, request, folder)
     # An error is where `quarantine_files` looks. What a check leaves must not replace the metrics.
     record = results_record(request.run, request.stage if request.completed else "training")
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
     if checked is not None:
         document |= {"checked": checked.to_dict()}
+    if comparison is not None:
+        document |= {"comparison": comparison.model_dump(mode="json")}
     record_store.replace(clients.records, record, document)
     return Results(
         metrics={name: metrics[name] for name in request.metrics if name in metrics},
@@ -213,17 +229,24 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         record=record,
         cancel=read_cancel_request(clients, request.run),
         checked=checked,
+        comparison=comparison,
     )
 
 
+def _read_comparison(clients: Clients, request: ReadResults, folder: str) -> Comparison | None:
+    text = _read_blob(clients, request, folder, COMPARISON_FILE)
+    where = _where(COMPARISON_FILE, request)
+    return None if text is None else parse_file(Comparison, text, where)
+
+
 def _read_checks(clients: Clients, request: ReadResults) -> Checked:
-    text, where = _read(clients, request, CHECKS_FILE), _where(CHECKS_FILE, request)
+    (text, _), where = _read(clients, request, CHECKS_FILE), _where(CHECKS_FILE, request)
     if text is None:
         raise InvalidResults(
             f"the data check could not say whether the data is right: its job {_job(request)} "
             f"completed and left no {CHECKS_FILE} in its output `results`"
         )
-    document = parse_checks(text, where)
+    document = parse_file(ChecksFile, text, where)
     failed = [each for each in document.checks if not each.passed]
     told = "; ".join(str(each) for each in failed[:RULES_TOLD])
     more = len(failed) - RULES_TOLD
@@ -238,14 +261,14 @@ def _read_checks(clients: Clients, request: ReadResults) -> Checked:
     )
 
 
-def parse_checks(text: bytes, where: str) -> ChecksFile:
-    """Parse a `checks.json`.
+def parse_file(kind: type[File], text: bytes, where: str) -> File:
+    """Parse a `checks.json` or a `comparison.json`.
 
     Raises:
-        InvalidResults: it is not what docs/data-checks.md describes; names `where` and the keys.
+        InvalidResults: it is not what its contract describes; names `where` and the keys.
     """
     try:
-        return ChecksFile.model_validate(_parse(text, where, InvalidResults))
+        return kind.model_validate(_parse(text, where, InvalidResults))
     except ValidationError as error:
         problems = shorten(problems_of(error, whole="document"))
         raise InvalidResults(f"{where} is malformed: {problems}") from error
@@ -316,16 +339,18 @@ def _parse(text: bytes, where: str, error_type: type[LandfallError]) -> Any:
         raise error_type(f"{where} is not valid JSON: {error}") from error
 
 
-def _read(clients: Clients, request: ReadResults, file: str) -> bytes | None:
-    """A file in the job's results folder; None if it is missing.
+def _read(clients: Clients, request: ReadResults, file: str) -> tuple[bytes | None, str]:
+    """A file in the job's results folder, None if it is missing, and that folder.
 
     For a sweep, the file is from its best trial, at Azure ML's default path of an output.
     """
     job = _job(request)
-    content = _read_blob(clients, request, results_folder(request.pipeline, job), file)
+    folder = results_folder(request.pipeline, job)
+    content = _read_blob(clients, request, folder, file)
     if content is None and (trial := find_trial(clients, job)) is not None:
-        return _read_blob(clients, request, f"azureml/{trial}/results/", file)
-    return content
+        folder = f"azureml/{trial}/results/"
+        content = _read_blob(clients, request, folder, file)
+    return content, folder
 
 
 def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -> bytes | None:

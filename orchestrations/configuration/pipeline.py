@@ -171,6 +171,29 @@ class DatasetSection(Section):
     `newest_partitions` or `source.manifest`."""
 
 
+class Significance(Section):
+    """Promote only a lead over the champion that is unlikely to be luck. Needs `comparison.json`.
+
+    The test is one-sided: McNemar's exact test if samples are right or wrong, a paired t-test if
+    each has a score.
+    """
+
+    alpha: float = Field(default=0.05, gt=0, le=0.5)
+    """The greatest p: the chance of such a lead if the new model is no better."""
+
+
+class SliceRule(Section):
+    """How much the slices of `comparison.json` may fall: labels, folders, or any others."""
+
+    match: str = Field(min_length=1, max_length=100)
+    """Shell pattern of the slices' names, such as `label:*`. The first rule that matches counts.
+    Each rule must match a slice."""
+    fall_at_most: float = Field(ge=0)
+    """A model that is worse than the champion on such a slice by more is not promoted."""
+    samples_at_least: int = Field(default=30, ge=1)
+    """A slice with fewer samples is named, and does not keep a model back."""
+
+
 class Gate(Section):
     """When a new model may replace the champion."""
 
@@ -185,6 +208,21 @@ class Gate(Section):
     compare_with_last: int = Field(default=10, ge=1, le=100)
     """With a negative margin, a model must also be within it of the best of this many last
     champions, so that small losses do not add up."""
+    # Left out where they are not set, so that the histories of other pipelines do not change.
+    significance: Significance | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Promote only a lead that is unlikely to be luck. Needs `champion_margin` of at least 0."""
+    slices: list[SliceRule] = Field(
+        default=list[SliceRule](), max_length=20, exclude_if=lambda it: not it
+    )
+    """Slices on which a model may not be much worse than the champion."""
+
+    @model_validator(mode="after")
+    def _has_a_lead(self) -> Gate:
+        if self.significance is not None and self.champion_margin < 0:
+            raise ValueError(
+                "significance needs champion_margin of at least 0: a tolerated loss is no lead"
+            )
+        return self
 
 
 class ModelSection(Section):

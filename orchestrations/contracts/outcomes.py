@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingAlert, LandingPhase
 from orchestrations.contracts.notifications import NotificationKind
 from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.runs import GateVerdict, RunState
 
 PipelineState = Literal[
     "idle", "settling", "training", "retrying", "needs-a-human", "paused", "waiting"
@@ -88,6 +88,39 @@ def rule_of_run(state: RunState) -> RunRule:
             return RunRule(pipeline="needs-a-human", is_failure=True, gave_up="failed")
         case _:
             assert_never(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictRule:
+    """What a verdict of the gate means."""
+
+    sentence: str
+    """The verdict in a few words."""
+    promoted: bool = False
+    needs_a_person: bool = False
+    """Whether a person should look: only they know whether it is worth it."""
+    colour: Colour = "quiet"
+
+
+def rule_of_verdict(verdict: GateVerdict) -> VerdictRule:  # noqa: PLR0911 - a table
+    """What a verdict of the gate means; `training.judging.judge` gives it with the numbers."""
+    match verdict:
+        case "first":
+            return VerdictRule(sentence="there is no champion", promoted=True, colour="good")
+        case "better":
+            return VerdictRule(sentence="better than the champion", promoted=True, colour="good")
+        case "misses-the-floor":
+            return VerdictRule(sentence="misses the floor")
+        case "not-better":
+            return VerdictRule(sentence="does not beat the champion")
+        case "worse-than-before":
+            return VerdictRule(sentence="worse than the best of the last champions")
+        case "may-be-luck":
+            return VerdictRule(sentence="its lead may be luck")
+        case "slice-fell":
+            return VerdictRule(sentence="a slice fell", needs_a_person=True, colour="warn")
+        case _:
+            assert_never(verdict)
 
 
 @dataclass(frozen=True, kw_only=True)

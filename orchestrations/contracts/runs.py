@@ -115,6 +115,17 @@ RunNotificationKind = Literal[
     "failed",
 ]
 
+GateVerdict = Literal[
+    "first",
+    "better",
+    "misses-the-floor",
+    "not-better",
+    "worse-than-before",
+    "may-be-luck",
+    "slice-fell",
+]
+"""What the gate says of a model; `outcomes.rule_of_verdict` says what each means."""
+
 START_REASON_LIMIT_CHARACTERS = 300
 
 
@@ -249,7 +260,10 @@ class RunStatus(Contract):
     model: Model | None = None
     error: Failure | None = None
     reason: str | None = None
-    """Why the run was not promoted, not needed, held, superseded or cancelled."""
+    """Why the run was not promoted, not needed, held, superseded or cancelled; or, if the job wrote
+    `comparison.json`, why it was promoted."""
+    verdict: GateVerdict | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The gate's, if the job wrote `comparison.json`."""
     results: str | None = None
     """Blob in the records container with the job's metrics or error in full."""
     redrive: Redrive | None = None

@@ -21,6 +21,7 @@ from orchestrations.contracts.base import (
 )
 from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.checked import Checked
+from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.datasets import DataAsset, Dataset
 from orchestrations.contracts.runs import (
     CancelRequest,
@@ -131,6 +132,8 @@ class Results(Contract):
     """A request to cancel the run, which was made before its results were read."""
     checked: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
     """Of a data check: its `checks.json`."""
+    comparison: Comparison | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Of a training: its `comparison.json`."""
 
     _of_earlier_releases = ignore_fields("speed")
 
@@ -249,6 +252,8 @@ class RunRecord(Contract):
     """The cost of its job's nodes, if the run was in a queue."""
     data_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
     champion_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
+    judged: Judged | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The gate's verdict, if the job wrote `comparison.json`."""
     superseded_by: str | None = None
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from orchestrations.configuration.checks import ChampionCheck, Stage
 from orchestrations.configuration.pipeline import Gate, Pipeline
 from orchestrations.contracts.checked import Checked, CheckedRule
+from orchestrations.contracts.comparison import Comparison, Judged
+from orchestrations.contracts.outcomes import rule_of_verdict
+from orchestrations.contracts.runs import GateVerdict
 from orchestrations.errors import InvalidResults
+from orchestrations.training.comparing import judge_comparison
 
 CHAMPION_PREFIX = "champion_"
 
@@ -18,11 +22,22 @@ CHAMPION_PREFIX = "champion_"
 class Verdict:
     """The gate's decision."""
 
-    promoted: bool
+    verdict: GateVerdict
     reason: str
-    above_floor: bool = True
     gain: float | None = None
     """The lead over the champion, in the goal's direction; None without a champion."""
+    judged: Judged | None = None
+    """The numbers, if the job wrote `comparison.json`."""
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the model becomes the champion."""
+        return rule_of_verdict(self.verdict).promoted
+
+    @property
+    def above_floor(self) -> bool:
+        """Whether the model may be registered at all."""
+        return self.verdict != "misses-the-floor"
 
 
 def wanted_metrics(pipeline: Pipeline, stage: Stage) -> Sequence[str]:
@@ -71,7 +86,12 @@ def judge_champion(
 
 
 def judge(
-    gate: Gate, metrics: dict[str, float], *, champion: str | None, champion_lead: float = 0.0
+    gate: Gate,
+    metrics: dict[str, float],
+    *,
+    champion: str | None,
+    champion_lead: float = 0.0,
+    comparison: Comparison | None = None,
 ) -> Verdict:
     """Compare the model with the floor and the champion.
 
@@ -83,35 +103,46 @@ def judge(
             data.
         champion: the champion's model version at submission, None when there was none.
         champion_lead: the lead of the best of the last champions over the current one.
+        comparison: of both models on the same samples, if the job wrote it.
 
     Raises:
-        InvalidResults: a metric that the gate needs is missing.
+        InvalidResults: what the gate needs is missing, or contradicts itself.
     """
     sign = 1.0 if gate.goal == "maximize" else -1.0
     value = _required(metrics, gate.metric)
     if sign * value < sign * gate.floor:
         side = "below the floor" if gate.goal == "maximize" else "above the ceiling"
         reason = f"{gate.metric} {value:.6g} is {side} of {gate.floor:.6g}"
-        return Verdict(promoted=False, reason=reason, above_floor=False)
+        return Verdict(verdict="misses-the-floor", reason=reason)
     if champion is None:
-        return Verdict(promoted=True, reason="there is no champion")
+        return Verdict(verdict="first", reason="there is no champion")
     score = _required(metrics, CHAMPION_PREFIX + gate.metric)
     gain = sign * (value - score)
-    margin = gate.champion_margin
+    margin, verdict = gate.champion_margin, "better"
+    reason = f"{gate.metric} {value:.6g}"
     if gain <= margin:
-        reason = (
-            f"{gate.metric} {value:.6g} does not beat champion {champion} ({score:.6g} on the same "
-            f"held-out data) by more than {margin:.6g}"
+        verdict = "not-better"
+        reason += (
+            f" does not beat champion {champion} ({score:.6g} on the same held-out data) by more "
+            f"than {margin:.6g}"
         )
-        return Verdict(promoted=False, reason=reason, gain=gain)
-    if gain <= margin + champion_lead:
-        reason = (
-            f"{gate.metric} {value:.6g} is within {margin:.6g} of champion {champion} "
-            f"({score:.6g}), but the best of the last {gate.compare_with_last} was better than "
-            f"that champion by {champion_lead:.6g}"
+    elif gain <= margin + champion_lead:
+        verdict = "worse-than-before"
+        reason += (
+            f" is within {margin:.6g} of champion {champion} ({score:.6g}), but the best of the "
+            f"last {gate.compare_with_last} was better than that champion by {champion_lead:.6g}"
         )
-        return Verdict(promoted=False, reason=reason, gain=gain)
-    return Verdict(promoted=True, reason=f"{gate.metric} {value:.6g}", gain=gain)
+    if comparison is not None:
+        judged = judge_comparison(
+            gate, comparison, verdict=verdict, reason=reason, gain=gain, champion=champion
+        )
+        return Verdict(verdict=judged.verdict, reason=judged.message, gain=gain, judged=judged)
+    needed = [name for name in ("significance", "slices") if getattr(gate, name)]
+    if needed:
+        raise InvalidResults(
+            f"gate.{needed[0]} needs comparison.json, and the job left none beside metrics.json"
+        )
+    return Verdict(verdict=verdict, reason=reason, gain=gain)
 
 
 def lead_of_best(gains: Sequence[float]) -> float:

@@ -234,9 +234,19 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
         return True
     if stage != "training":
         return (yield from conclude_check(run, job, results))
-    verdict = judge(gate, results.metrics, champion=job.champion, champion_lead=job.champion_lead)
+    verdict = judge(
+        gate,
+        results.metrics,
+        champion=job.champion,
+        champion_lead=job.champion_lead,
+        comparison=results.comparison,
+    )
+    told: dict[str, Any] = {}
+    if verdict.judged is not None:
+        told = {"verdict": verdict.verdict, "reason": verdict.reason}
+        run.note(judged=verdict.judged)
     if verdict.promoted:
-        run.advance("gate_met")
+        run.advance("gate_met", **told)
         model = yield from _register(run, job, results, verdict)
         yield from _start_rollout(run, model)
         run.advance("model_registered", model=model)
@@ -244,7 +254,7 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
     model = None
     if verdict.above_floor and run.request.pipeline.model.register_challengers:
         model = yield from _register(run, job, results, verdict)
-    run.advance("gate_not_met", reason=verdict.reason, model=model)
+    run.advance("gate_not_met", **told | {"reason": verdict.reason}, model=model)
     return True
 
 

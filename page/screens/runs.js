@@ -89,6 +89,7 @@ function Run({ run }) {
     <${Check} name="Data check" check=${run.data_check} run=${run.id} />
     <${Check} name="Champion check" check=${run.champion_check} />
     ${run.log.length > 0 && html`<${Log} lines=${run.log} />`}
+    <${Slices} gate=${run.gate} />
     <h2>Timeline</h2>
     <${Gantt} run=${run} hasEnded=${hasEnded} />
     <div class="columns">
@@ -165,6 +166,36 @@ function Facts({ run }) {
   </dl>`;
 }
 
+
+// How much better than the champion the new model is on each slice, with the uncertainty.
+function Slices({ gate }) {
+  if (!gate?.slices.length) return null;
+  const [factor, unit] = gate.unit === "points" ? [100, " points"] : [1, ""];
+  const told = (value) => `${value > 0 ? "+" : ""}${number(Number((value * factor).toPrecision(3)))}${unit}`;
+  const rows = [{ name: "all samples", samples: gate.samples, lead: gate.lead, error: gate.error, p: gate.p, outcome: "kept", fall_at_most: null }, ...gate.slices];
+  const width = Math.min(WIDEST, innerWidth - 40);
+  const [LABEL, VALUE] = [Math.min(160, width / 3), 170];
+  const longest = Math.floor(LABEL / 8);
+  const reach = Math.max(...rows.map((row) => Math.abs(row.lead) + 1.96 * row.error), 1e-9);
+  const x = (lead) => LABEL + (1 + Math.max(-1, Math.min(1, lead / reach))) * ((width - LABEL - VALUE) / 2);
+  const kind = (row) => (row.outcome === "fell" ? "bad" : row.outcome === "small" ? "warn" : row.lead < 0 ? "quiet" : "good");
+  return html`<h2>Compared with the champion: <span class=${gate.colour}>${gate.sentence}</span>${gate.needs_a_person && ": a person should look"}</h2>
+    <figure class="gantt slices">
+      <svg viewBox=${`0 0 ${width} ${rows.length * ROW + 4}`} role="img" aria-label=${`${gate.metric} by slice: ${rows.map((row) => `${row.name} ${told(row.lead)}`).join(", ")}`}>
+        <line class="zero" x1=${x(0)} x2=${x(0)} y1="0" y2=${rows.length * ROW} />
+        ${rows.map((row, index) => html`<g class=${kind(row)}>
+          <title>${row.name}: ${told(row.lead)}, p = ${number(Number(row.p.toPrecision(2)))}, ${number(row.samples)} samples</title>
+          <text class="label" x=${LABEL - 8} y=${index * ROW + 18} text-anchor="end">${row.name.length > longest ? `${row.name.slice(0, longest - 1)}…` : row.name}</text>
+          <line class="guide" x1=${LABEL} x2=${width} y1=${index * ROW + ROW} y2=${index * ROW + ROW} />
+          <rect x=${Math.min(x(row.lead), x(0))} y=${index * ROW + 7} width=${Math.max(Math.abs(x(row.lead) - x(0)), 2)} height=${ROW - 13} rx="2" />
+          <line class="error" x1=${x(row.lead - 1.96 * row.error)} x2=${x(row.lead + 1.96 * row.error)} y1=${index * ROW + 13.5} y2=${index * ROW + 13.5} />
+          ${row.fall_at_most !== null && row.fall_at_most <= reach && html`<line class="limit" x1=${x(-row.fall_at_most)} x2=${x(-row.fall_at_most)} y1=${index * ROW + 4} y2=${index * ROW + ROW - 3} />`}
+          <text class="value" x=${width - VALUE + 8} y=${index * ROW + 18}>${told(row.lead)}, n = ${number(row.samples)}${row.outcome === "kept" ? "" : `, ${row.outcome}`}</text>
+        </g>`)}
+      </svg>
+      <figcaption class="dim">${gate.metric}: right of the line the new model is better than the champion, left of it worse, on the same held-out samples. Thin lines: 95 % confidence; dashed: how far a slice may fall.${gate.more_slices > 0 && ` ${number(gate.more_slices)} more slices are better than these.`}</figcaption>
+    </figure>`;
+}
 
 function MetricTable({ run }) {
   const all = Object.keys(run.all_metrics).length ? run.all_metrics : (run.metrics ?? {});

@@ -23,12 +23,14 @@ from orchestrations.contracts.outcomes import (
     rule_of_rollout,
     rule_of_run,
     rule_of_trouble,
+    rule_of_verdict,
     severity_of,
 )
 from orchestrations.contracts.rollouts import RolloutState
 from orchestrations.contracts.runs import (
     TERMINAL_RUN_STATES,
     TRANSITIONS,
+    GateVerdict,
     RunNotificationKind,
     RunState,
     notification_of,
@@ -81,6 +83,19 @@ def test_the_table_of_holds_is_the_codes() -> None:
             [rule.ended_by],
         ]
         for reason, rule in rules
+    ]
+
+
+def test_the_table_of_verdicts_is_the_codes() -> None:
+    rules = [(verdict, rule_of_verdict(verdict)) for verdict in get_args(GateVerdict)]
+    assert rows(section("What the gate compares")) == [
+        [
+            f"`{verdict}`",
+            rule.sentence,
+            "yes" if rule.promoted else "no",
+            "yes" if rule.needs_a_person else "no",
+        ]
+        for verdict, rule in rules
     ]
 
 
@@ -146,7 +161,9 @@ def test_the_severities_of_alerts_are_the_codes() -> None:
         assert (kind, severity_of(kind)) in shown
 
 
-@pytest.mark.parametrize("names", [*SHOWN, get_args(BatchOutcome), get_args(HoldReason)], ids=str)
+@pytest.mark.parametrize(
+    "names", [*SHOWN, *map(get_args, (BatchOutcome, HoldReason, GateVerdict))], ids=str
+)
 def test_every_name_is_in_the_document_of_the_api(names: tuple[str, ...]) -> None:
     described = json.dumps(describe_api()["components"]["schemas"])
     assert json.dumps(list(names))[1:-1] in described

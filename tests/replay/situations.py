@@ -410,6 +410,26 @@ situation("poisoned", {"quarantined": _landing(), "data-rejected": _run("rejecte
     upload("1", "2.bad", landed=2, accuracy=0.9)
 )
 situation("hopeless", {"out-of-attempts": _run("failed")})(upload_until("failed", crashes=9))
+
+
+@situation(
+    "sliced",
+    {"slice-fell": _run("not_promoted"), "better": _run("succeeded", 2)},
+    gate={
+        "significance": {"alpha": 0.05},
+        "slices": [{"match": "label:*", "fall_at_most": 0.05, "samples_at_least": 50}],
+    },
+)
+async def sliced(scene: Scene) -> None:
+    """After a first model, one that breaks a slice, and one that does not."""
+    await scene.land("1", accuracy=0.7)
+    await scene.landed()
+    await scene.land("2", accuracy=0.9, fell=60)
+    await scene.landed(2)
+    await scene.land("3", accuracy=0.9, fell=6)
+    await scene.landed(3)
+
+
 # With nodes of its queue.
 situation(
     "admitted",

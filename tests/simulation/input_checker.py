@@ -18,7 +18,11 @@ from tests.simulation.story import JobEnd, Shortage
 # Trainers' mistakes that no other attempt can help, and what the run is rejected for then.
 REJECTED_FOR: dict[str, tuple[JobEnd, ...]] = {
     DataRejected.__name__: ("rejects a file", "rejects all files"),
-    InvalidResults.__name__: ("leaves no metrics", "leaves a null metric"),
+    InvalidResults.__name__: (
+        "leaves no metrics",
+        "leaves a null metric",
+        "leaves a wrong comparison",
+    ),
 }
 
 
@@ -111,6 +115,43 @@ def promoted_models_are_above_the_floor(evidence: Evidence) -> Iterator[str]:
         metrics = run.instance.custom_status["metrics"]
         if metrics["accuracy"] < floor:
             yield f"model {model.version} of {run.id} has {metrics}, the floor is {floor}"
+
+
+def promoted_models_hold_on_every_slice(evidence: Evidence) -> Iterator[str]:
+    """A model that is better on the whole, and breaks a slice, does not replace a champion.
+
+    Neither does one whose comparison contradicts itself.
+    """
+    for model in evidence.models:
+        run = evidence.runs.get(model.tags["landfall.run"])
+        life = evidence.world.cluster.lives.get(model.tags["landfall.run"])
+        if run is None or life is None or model.tags.get("landfall.role") == "challenger":
+            continue
+        is_guarded = bool(evidence.requests[run.id].pipeline.gate.slices)
+        is_broken = life.end == "breaks a slice" and "landfall.champion" in model.tags
+        if (is_broken and is_guarded) or life.end == "leaves a wrong comparison":
+            yield f"model {model.version} of {run.id} was promoted, and its job {life.end}"
+
+
+def refusals_for_a_slice_say_which(evidence: Evidence) -> Iterator[str]:
+    """With the numbers, in the status, and so in the notification."""
+    for run in evidence.runs.values():
+        status = run.instance.custom_status or {}
+        if status.get("verdict") != "slice-fell":
+            continue
+        life = evidence.world.cluster.lives[run.id]
+        told = "label:7 fell by 30 points (p < 0.0001, n = 200, gate.slices allows 5 points)"
+        if life.end != "breaks a slice" or run.state != "not_promoted":
+            yield f"{run.id} is {run.state} for a slice, and its job {life.end}"
+        for text in (status["reason"], *_alerts_about(evidence, run, "not_promoted")):
+            if told not in text:
+                yield f"{run.id} does not say which slice fell: {text}"
+
+
+def _alerts_about(evidence: Evidence, run: Run, kind: str) -> Iterator[str]:
+    for alert in evidence.alerts:
+        if alert.subject == kind and json.loads(alert.content)["data"]["id"] == run.id:
+            yield alert.content.decode()
 
 
 def changes_of_a_redrive_are_made(evidence: Evidence) -> Iterator[str]:
@@ -213,6 +254,8 @@ INVARIANTS_OF_INPUTS = (
     one_batch_has_one_configuration,
     runs_use_the_files_of_their_freeze,
     promoted_models_are_above_the_floor,
+    promoted_models_hold_on_every_slice,
+    refusals_for_a_slice_say_which,
     changes_of_a_redrive_are_made,
     jobs_run_where_there_is_quota,
     rejections_have_their_cause,

@@ -43,6 +43,7 @@ from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import decisions
 from orchestrations.training import check_stages, retraining, run_progress
+from orchestrations.training import comparing as comparing_models
 from orchestrations.training.room import Reasons, Room
 from tests.simulation.world import PIPELINES_FOLDER
 
@@ -333,6 +334,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a champion has always lost": lambda: mock.patch.object(
         check_stages, "judge_champion", return_value=PASSED
+    ),
+    "slices are not looked at": lambda: mock.patch.object(
+        comparing_models, "_changes", return_value=()
+    ),
+    "a broken comparison is no comparison": lambda: mock.patch.object(
+        job_outputs, "_read_comparison", return_value=None
     ),
     "what a check has ended counts as trained on": lambda: mock.patch.object(
         comparing, "find_end_by_check", return_value=None

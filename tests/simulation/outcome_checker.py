@@ -13,7 +13,9 @@ from tests.simulation.story import JobEnd
 # Ends that no operator has to do anything about.
 VERDICTS = frozenset({"succeeded", "not_promoted", "superseded"})
 # Deterministic ends of a job: another attempt costs as much and changes nothing.
-MISTAKES: frozenset[JobEnd] = frozenset({"leaves no metrics", "leaves a null metric"})
+MISTAKES: frozenset[JobEnd] = frozenset(
+    {"leaves no metrics", "leaves a null metric", "leaves a wrong comparison"}
+)
 SERVICE_ERRORS = (
     "HttpResponseError",
     "ServiceResponseError",

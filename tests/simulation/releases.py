@@ -36,6 +36,7 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "no copies": {"dataset": {"freeze": "reference"}},
     "shrinks": {"dataset": {"maximum_shrink": 1}},
     "margin": {"gate": {"champion_margin": 0.01}},
+    "slices": {"gate": {"significance": {}, "slices": [{"match": "*:*", "fall_at_most": 0.05}]}},
     "challengers": {"model": {"register_challengers": True}},
     "retry": {"retry": {"attempts": 2, "delays_seconds": [300]}},
     "limits": {"limits": {"queued_seconds": 1_800, "running_seconds": 7_200}},

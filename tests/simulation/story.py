@@ -156,6 +156,7 @@ ConfigurationChange = Literal[
     "checks",
     "minimum change",
     "jobs of checks",
+    "slices",
 ]
 """A change of a section of `pipeline.yml`; `releases` says what it is."""
 
@@ -315,6 +316,8 @@ class EveryActivityTwice(Item):
 JobEnd = Literal[
     "completes",
     "is worse",
+    "breaks a slice",
+    "leaves a wrong comparison",
     "leaves no metrics",
     "leaves a null metric",
     "fails",

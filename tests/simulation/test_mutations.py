@@ -301,6 +301,19 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "signals_lead_to_runs",
         [UPLOAD, DriftSignal(at=DAY, number=1)],
     ),
+    "slices are not looked at": (
+        "promoted_models_hold_on_every_slice",
+        [
+            UPLOAD,
+            Deploy(at=2 * HOUR, floor=0.5, changes=("slices",)),
+            Upload(at=5 * HOUR, path="2.png", content="two"),
+            JobFate(number=2, end="breaks a slice"),
+        ],
+    ),
+    "a broken comparison is no comparison": (
+        "promoted_models_hold_on_every_slice",
+        [UPLOAD, first_job("leaves a wrong comparison")],
+    ),
     "requests with new code are duplicates": (
         "requests_lead_to_runs",
         [UPLOAD, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")],

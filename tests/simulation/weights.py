@@ -58,5 +58,6 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "checks": 0.15,
     "minimum change": 0.15,
     "jobs of checks": 0.2,
+    "slices": 0.2,
 }
 """Change of `pipeline.yml` → the chance that a release has it."""

@@ -3,6 +3,7 @@
 | file | holds |
 |---|---|
 | model/ | the model, see `trainers.serving.model_folder` |
+| comparison.json | model and champion by label, see `trainers.reports.comparison` |
 | report.json | for people: classes, confusions, speed, learning curve, quarantined files |
 | metrics.json | a flat object, name → number; written last: it marks the results as complete |
 | error.json | on failure only, see `trainers.reports.error_file` |
@@ -20,6 +21,7 @@ from pathlib import Path
 from trainers.detection.network import ARCHITECTURES as DETECTORS
 from trainers.files import write_json_atomically
 from trainers.loop import Run
+from trainers.reports.comparison import compare
 from trainers.reports.speed import peak_memory_bytes
 from trainers.serving.model_folder import Model, save_model
 from trainers.tasks.task import Evaluation
@@ -47,7 +49,11 @@ def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
 
 
 def write_outputs(
-    run: Run, model: Model, evaluation: Evaluation, metrics: dict[str, float]
+    run: Run,
+    model: Model,
+    evaluation: Evaluation,
+    metrics: dict[str, float],
+    champion: Evaluation | None,
 ) -> None:
     """Write the results of a run after its last step, with the whole model on the CPU."""
     output, dataset, device = run.settings.output_dir, run.dataset, run.world.device
@@ -73,6 +79,9 @@ def write_outputs(
         "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
     }
     write_json_atomically(output / "report.json", report)
+    compared = None if champion is None else compare(evaluation, champion, dataset.classes)
+    if compared is not None:
+        write_json_atomically(output / "comparison.json", compared)
     write_json_atomically(output / "metrics.json", metrics)
 
 

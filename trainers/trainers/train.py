@@ -67,6 +67,7 @@ def train(settings: Settings, world: World) -> None:
             evaluation = run.evaluate()
         model = run.trained()
         metrics = metrics_of(run, evaluation)
+        champion = None
         if settings.champion is not None:
             champion = evaluate_champion(
                 settings.champion, dataset, settings.image_format, settings.model, world
@@ -74,7 +75,7 @@ def train(settings: Settings, world: World) -> None:
             metrics[f"champion_{champion.headline_name}"] = champion.headline
         run.track(run.step, metrics)
     if model is not None:
-        write_outputs(run, model, evaluation, metrics)
+        write_outputs(run, model, evaluation, metrics, champion)
     log(" ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     world.disconnect()
 

@@ -13,6 +13,7 @@ from orchestrations.configuration.checks import CheckStage
 from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.checked import CheckedRule
+from orchestrations.contracts.comparison import Judged
 from orchestrations.contracts.landing import (
     BatchOutcome,
     HoldReason,
@@ -20,7 +21,7 @@ from orchestrations.contracts.landing import (
     LandingPhase,
     OpenedBy,
 )
-from orchestrations.contracts.outcomes import BlobState, HoldEnd, PipelineState
+from orchestrations.contracts.outcomes import BlobState, Colour, HoldEnd, PipelineState
 from orchestrations.contracts.rollouts import EndpointEffect
 from orchestrations.contracts.runs import RunCost, RunState, RunStatus
 from orchestrations.contracts.training import UsedCompute
@@ -106,6 +107,17 @@ class RunReport(Document):
     app, where its script could act for who reads it."""
 
 
+class RunGate(Judged):
+    """The verdict of the gate, with the numbers of `comparison.json`, and what it means."""
+
+    sentence: str
+    """The verdict in a few words."""
+    promoted: bool
+    needs_a_person: bool
+    """Whether a person should look."""
+    colour: Colour
+
+
 class RunDetail(RunSummary):
     """Answer of `GET /api/runs/{run}` for a run."""
 
@@ -119,6 +131,8 @@ class RunDetail(RunSummary):
     """The model version that the run's model is compared with."""
     data_check: RunCheck | None
     champion_check: RunCheck | None
+    gate: RunGate | None
+    """Null if the job wrote no `comparison.json`."""
     no_cost: str | None
     """Why `cost` is null; null if it is not."""
     all_metrics: dict[str, float]

@@ -29,6 +29,8 @@ from handlers.operate.api.models import seen_by
 from handlers.operate.api.requests import Parameters, invalid_request
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest
+from handlers.platform.run_index import last_attempt
+from handlers.platform.run_records import read_run_record
 from handlers.platform.tags import dataset_of_model
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
@@ -248,6 +250,7 @@ class _Inquiry:
                 if ended is not None:
                     state = "held" if ended.stage == "data-check" else state
                     reason += f"; it did not train: {ended.message}"
+                reason += self._verdict(str(run))
             case "duplicate":
                 why = batch.result.reason
                 why = f", which run {run} was started for" if why is None else f"; {why}"
@@ -266,6 +269,13 @@ class _Inquiry:
             case _:
                 assert_never(batch.result.outcome)
         return _answer(state, reason, batch)
+
+    def _verdict(self, run: str) -> str:
+        """What the gate said of the model, to append to a reason; of the round's last attempt."""
+        training = run.rsplit("-", 2)[1]
+        last = last_attempt(self._clients.records, self._pipeline.name, training)
+        record = None if last is None else read_run_record(self._clients, last)
+        return "" if record is None or record.judged is None else f"; {record.judged.message}"
 
     def _not_frozen(self) -> dict[str, Any]:
         assert self._properties is not None

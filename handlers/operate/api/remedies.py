@@ -15,7 +15,8 @@ REMEDIES: Mapping[str, str] = {
         "false`; the next batch starts from random weights."
     ),
     "InvalidResults": (
-        "The trainer left a `metrics.json` that the gate cannot read. Fix the trainer, redrive."
+        "The trainer left a `metrics.json` or `comparison.json` that the gate cannot read, or that "
+        "contradicts itself. Fix the trainer, redrive."
     ),
     "QuotaExceeded": "Ask for quota, or add a compute option; redrive.",
     "JobRejected": (

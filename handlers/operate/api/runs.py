@@ -46,7 +46,7 @@ from handlers.training.admission import find_admission
 from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.outcomes import rule_of_run
+from orchestrations.contracts.outcomes import rule_of_run, rule_of_verdict
 from orchestrations.contracts.runs import RunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext
@@ -236,7 +236,7 @@ def _landing(instance: DurableOrchestrationStatus) -> LandingDetail:
 
 
 def _detail(clients: Clients, record: RunRecord) -> RunDetail:
-    status, diagnosis = record.status, record.diagnosis
+    status, diagnosis, judged = record.status, record.diagnosis, record.judged
     context = TraceContext.parse(record.traceparent)
     results: Any = None
     if status.results is not None:
@@ -261,6 +261,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "champion": record.champion,
             "data_check": record.data_check,
             "champion_check": record.champion_check,
+            "gate": judged and judged.to_dict() | vars(rule_of_verdict(judged.verdict)),
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),

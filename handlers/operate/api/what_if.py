@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import Field
@@ -33,6 +33,7 @@ from handlers.platform.rollout_index import recorded_end
 from handlers.platform.run_index import last_attempt
 from handlers.platform.run_records import node_hours, read_claim, read_run_record
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.outcomes import rule_of_batch
@@ -171,16 +172,19 @@ def _with_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatc
     run = None if last is None else read_run_record(clients, last)
     if run is None:
         return past
-    results, is_rolled_back = None, False
+    results: dict[str, Any] = {}
+    is_rolled_back = False
     if run.status.results is not None:
-        results = record_store.read(clients.records, run.status.results)
+        results = record_store.read(clients.records, run.status.results) or {}
+    compared = results.get("comparison")
     if run.status.model is not None and pipeline.deploy is not None:
         rollout = rollout_id(pipeline.deploy.endpoint, run.status.model.version)
         is_rolled_back = recorded_end(clients, rollout) == "rolled_back"
     return replace(
         past,
         run=run,
-        metrics=(results or {}).get("metrics") or None,
+        metrics=results.get("metrics") or None,
+        comparison=None if compared is None else Comparison.model_validate(compared),
         has_reason=claimed is not None and claimed.request.reason is not None,
         is_rolled_back=is_rolled_back,
     )

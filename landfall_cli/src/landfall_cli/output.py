@@ -200,9 +200,11 @@ def result(run: Mapping[str, Any]) -> str:
     if run["error"]:
         kind = run["error"]["type"]  # the message may begin with it, if it is Azure ML's error code
         return f"{kind}: {run['error']['message'].removeprefix(f'{kind}: ')}"
-    if run["reason"]:
+    promoted = run["state"] == "succeeded"
+    if run["reason"] and not promoted:
         return str(run["reason"])
     metrics = ", ".join(f"{name} {value:.5g}" for name, value in (run["metrics"] or {}).items())
     if run["model"]:
-        return f"model {run['model']['name']}:{run['model']['version']} ({metrics})"
+        why = f": {run['reason']}" if run["reason"] else ""
+        return f"model {run['model']['name']}:{run['model']['version']} ({metrics}){why}"
     return metrics

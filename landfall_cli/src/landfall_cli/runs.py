@@ -197,8 +197,10 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "superseded by": run["links"]["superseded_by"],
             "data check": _check(run["data_check"]),
             "champion check": _check(run["champion_check"]),
+            "gate": (run.get("gate") or {}).get("sentence"),
         }
     )
+    _show_slices(output, run.get("gate"))
     rows: list[tuple[Text, str, str]] = []
     for step in run["timeline"]:
         span = "-"
@@ -211,6 +213,27 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
     output.table(("STATE", "FROM", "FOR"), rows)
     for line in ("", *run["log"]) if run["log"] else ():
         output.line(line)
+
+
+def _show_slices(output: Output, gate: Mapping[str, Any] | None) -> None:
+    """The slices, the worst ones first."""
+    if gate is None or not gate["slices"]:
+        return
+    factor, unit = (100, " points") if gate["unit"] == "points" else (1, "")
+    rows = [
+        (
+            it["name"],
+            f"{it['lead'] * factor:+.3g}{unit}",
+            f"{it['p']:.2g}",
+            str(it["samples"]),
+            "" if it["outcome"] == "kept" else it["outcome"],
+        )
+        for it in gate["slices"]
+    ]
+    output.line("")
+    output.table(("SLICE", "CHANGE", "P", "SAMPLES", ""), rows)
+    if gate["more_slices"]:
+        output.line(f"{gate['more_slices']} more slices are better than these.")
 
 
 def _check(check: Mapping[str, Any] | None) -> str | None:

@@ -1,21 +1,23 @@
-"""The contract between Landfall and a training program, in few lines: replace `fit` and `accuracy`.
+"""The contract between Landfall and a training program, in few lines: replace `fit` and `right`.
 
 Images in <label>/<name>.png become the mean image of each label; a new one gets the nearest mean.
 In: --manifest (folder of manifest.jsonl), --data, --champion (a model folder, or none).
-Out, in --output-dir: model/, then metrics.json; on failure error.json, exit code 65 for bad data.
+Out, in --output-dir: model/, comparison.json beside a champion, then metrics.json; on failure
+error.json, exit code 65 for bad data.
 """
 
 import argparse
 import hashlib
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-SIZE = 16
+SIZE, SLICES = 16, 500  # pixels; what comparison.json may have
 EX_DATAERR = 65  # Landfall does not retry: the same data would fail again
 
 
@@ -53,10 +55,25 @@ def fit(samples: list[tuple[str, bool, np.ndarray]]) -> dict[str, np.ndarray]:
     return {n: np.mean([x for label, x in learned if label == n], axis=0) for n in labels}
 
 
-def accuracy(model: dict[str, np.ndarray], samples: list[tuple[str, bool, np.ndarray]]) -> float:
+def right(model: dict[str, np.ndarray], samples: list[tuple[str, bool, np.ndarray]]) -> list[bool]:
     held_out = [(label, pixels) for label, is_held_out, pixels in samples if is_held_out]
     nearest = [min(model, key=lambda n, x=x: np.square(model[n] - x).sum()) for _, x in held_out]
-    return float(np.mean([n == label for n, (label, _) in zip(nearest, held_out, strict=True)]))
+    return [n == label for n, (label, _) in zip(nearest, held_out, strict=True)]
+
+
+def compare(ours: list[bool], champions: list[bool], labels: list[str]) -> dict[str, object]:
+    """How many images each model gets right, of all and of each label."""
+
+    def count(label: str | None) -> dict[str, int]:
+        rows = zip(ours, champions, labels, strict=True)
+        found = Counter((own, other) for own, other, of in rows if label in (None, of))
+        names = {"both_right": (True, True), "only_champion": (False, True)}
+        names |= {"only_challenger": (True, False), "both_wrong": (False, False)}
+        return {name: found[pair] for name, pair in names.items()}
+
+    slices = {f"label:{label}": count(label) for label in set(labels)}
+    few = slices if len(slices) <= SLICES else {}
+    return {"metric": "accuracy", "whole": count(None), "slices": few}
 
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -68,10 +85,13 @@ output: Path = options.output_dir
 try:
     samples = read(options.data, options.manifest)
     model = fit(samples)
-    metrics = {"accuracy": accuracy(model, samples)}
+    ours = right(model, samples)
+    metrics = {"accuracy": float(np.mean(ours))}
     if options.champion.is_dir():  # else it is `none`
-        champion = load_file(options.champion / "model.safetensors")
-        metrics["champion_accuracy"] = accuracy(champion, samples)  # on the same images
+        champions = right(load_file(options.champion / "model.safetensors"), samples)
+        metrics["champion_accuracy"] = float(np.mean(champions))  # on the same images
+        comparison = compare(ours, champions, [label[:90] for label, held, _ in samples if held])
+        (output / "comparison.json").write_text(json.dumps(comparison))
     save_file(model, output / "model" / "model.safetensors")
     (output / "metrics.json").write_text(json.dumps(metrics))  # last: all else is there
 except BadData as error:

@@ -1,8 +1,9 @@
 """Tables: CSV files with a header and a column `label`, learned by a logistic regression.
 
 In: --manifest (folder of manifest.jsonl), --data, --champion (a model folder, or none).
-Out, in --output-dir: model/model.json, report.json, then metrics.json; on failure error.json, with
-exit code 65 for bad data. The model is plain numbers: nothing is pickled, so any version reads it.
+Out, in --output-dir: model/model.json, report.json, comparison.json beside a champion, then
+metrics.json; on failure error.json, with exit code 65 for bad data. The model is plain numbers:
+nothing is pickled, so any version reads it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import io
 import json
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from sklearn.metrics import confusion_matrix, log_loss
 from sklearn.preprocessing import StandardScaler
 
 LABEL = "label"
+SLICE_BY: str | None = None  # a column that is not learned from, by which models are compared too
+GROUP_LIMIT = 150
 HELD_OUT_ONE_IN = 5
 EX_DATAERR = 65  # Landfall does not retry: the same data would fail again
 
@@ -43,6 +47,8 @@ class Table:
     numbers: np.ndarray
     labels: np.ndarray
     held_out: np.ndarray
+    slices: list[list[str]]
+    """The parts of the data that each row is in: its label, its folder, its value of SLICE_BY."""
 
 
 def read_table(data: Path, manifest: Path) -> Table:
@@ -54,7 +60,7 @@ def read_table(data: Path, manifest: Path) -> Table:
         BadData: a file differs from the manifest, or is not a table of numbers and labels.
     """
     header: list[str] = []
-    rows: list[tuple[list[float], str, bool]] = []
+    rows: list[tuple[list[float], str, bool, list[str]]] = []
     changed: list[dict[str, str]] = []
     bad: list[dict[str, str]] = []
     for line in (manifest / "manifest.jsonl").read_text().splitlines():
@@ -71,16 +77,19 @@ def read_table(data: Path, manifest: Path) -> Table:
         except ValueError as error:
             bad.append({"path": path, "reason": str(error)})
         else:
-            header, rows = columns, rows + found
+            folder = f"folder:{Path(path).parent}"[:100]
+            header = columns
+            rows += [(numbers, label, side, [folder, *of]) for numbers, label, side, of in found]
     if changed:
         raise BadData("DataChanged", f"{len(changed)} files differ from the manifest", changed)
     if bad:
         raise BadData("DataRejected", f"{len(bad)} files are not tables of numbers", bad)
     table = Table(
         columns=header,
-        numbers=np.array([numbers for numbers, _, _ in rows], dtype=np.float64),
-        labels=np.array([label for _, label, _ in rows]),
-        held_out=np.array([held_out for _, _, held_out in rows], dtype=bool),
+        numbers=np.array([row[0] for row in rows], dtype=np.float64),
+        labels=np.array([row[1] for row in rows]),
+        held_out=np.array([row[2] for row in rows], dtype=bool),
+        slices=[row[3] for row in rows],
     )
     learned = set(table.labels[~table.held_out].tolist()) if rows else set[str]()
     if len(learned) <= 1 or not table.held_out.any():
@@ -90,13 +99,14 @@ def read_table(data: Path, manifest: Path) -> Table:
     return table
 
 
-def _rows(content: bytes) -> tuple[list[str], list[tuple[list[float], str, bool]]]:
-    """The names of the number columns, and numbers, label and side of each row."""
+def _rows(content: bytes) -> tuple[list[str], list[tuple[list[float], str, bool, list[str]]]]:
+    """The names of the number columns, and numbers, label, side and slices of each row."""
     reader = csv.DictReader(io.StringIO(content.decode()))
-    if LABEL not in (reader.fieldnames or ()):
-        raise ValueError(f"no column {LABEL!r}")
-    columns = sorted(name for name in reader.fieldnames or () if name != LABEL)
-    rows: list[tuple[list[float], str, bool]] = []
+    named = [name for name in (LABEL, SLICE_BY) if name is not None]
+    if missing := set(named) - set(reader.fieldnames or ()):
+        raise ValueError(f"no column {', '.join(map(repr, missing))}")
+    columns = sorted(name for name in reader.fieldnames or () if name not in named)
+    rows: list[tuple[list[float], str, bool, list[str]]] = []
     for row in reader:
         if None in row or None in row.values():
             raise ValueError(f"line {reader.line_num} has not as many values as the header")
@@ -104,7 +114,8 @@ def _rows(content: bytes) -> tuple[list[str], list[tuple[list[float], str, bool]
         if not np.isfinite(numbers).all():
             raise ValueError(f"line {reader.line_num} has a value that is not finite")
         side = int(_md5(json.dumps([numbers, row[LABEL]]).encode()), 16) % HELD_OUT_ONE_IN
-        rows.append((numbers, row[LABEL], side == 0))
+        slices = [f"{name}:{row[name]}"[:100] for name in named]
+        rows.append((numbers, row[LABEL], side == 0, slices))
     return columns, rows
 
 
@@ -132,12 +143,29 @@ def probabilities(model: dict[str, Any], table: Table) -> np.ndarray:
     return exponents / exponents.sum(axis=1, keepdims=True)
 
 
-def accuracy(model: dict[str, Any], table: Table) -> float:
-    """The fraction of held-out rows whose label the model finds; 0 for a model of other columns."""
+def right(model: dict[str, Any], table: Table) -> np.ndarray:
+    """Whether the model finds the label of each held-out row; one of other columns finds none."""
     if model["columns"] != table.columns:
-        return 0.0
+        return np.zeros(table.held_out.sum(), dtype=bool)
     found = np.array(model["classes"])[probabilities(model, table).argmax(axis=1)]
-    return float((found == table.labels[table.held_out]).mean())
+    return found == table.labels[table.held_out]
+
+
+def compare(ours: np.ndarray, champions: np.ndarray, table: Table) -> dict[str, Any]:
+    """How many held-out rows each model finds, of all and of each slice: comparison.json."""
+    held_out = [names for names, is_in in zip(table.slices, table.held_out, strict=True) if is_in]
+
+    def count(name: str | None) -> dict[str, int]:
+        which = np.array([name is None or name in names for names in held_out], dtype=bool)
+        both = np.bincount(2 * ours[which] + champions[which], minlength=4).tolist()
+        kinds = ("both_wrong", "only_champion", "only_challenger", "both_right")
+        return dict(zip(kinds, both, strict=True))
+
+    found = sorted({name for names in held_out for name in names})
+    groups = Counter(name.partition(":")[0] for name in found)
+    # A group of very many slices says little, and comparison.json has a limit of 500.
+    slices = {it: count(it) for it in found if groups[it.partition(":")[0]] <= GROUP_LIMIT}
+    return {"metric": "accuracy", "whole": count(None), "slices": slices}
 
 
 def train(data: Path, manifest: Path, champion: Path, output: Path) -> None:
@@ -146,13 +174,15 @@ def train(data: Path, manifest: Path, champion: Path, output: Path) -> None:
     model = fit(table)
     chances, truth = probabilities(model, table), table.labels[table.held_out]
     found = np.array(model["classes"])[chances.argmax(axis=1)]
-    metrics = {"accuracy": accuracy(model, table), "held_out_rows": len(truth)}
+    ours = right(model, table)
+    metrics = {"accuracy": float(ours.mean()), "held_out_rows": len(truth)}
     if set(truth.tolist()) <= set(model["classes"]):
         metrics["loss"] = float(log_loss(truth, chances, labels=model["classes"]))
     if champion.is_dir():  # else it is `none`
-        metrics["champion_accuracy"] = accuracy(
-            json.loads((champion / "model.json").read_text()), table
-        )
+        champions = right(json.loads((champion / "model.json").read_text()), table)
+        metrics["champion_accuracy"] = float(champions.mean())
+        comparison = json.dumps(compare(ours, champions, table))
+        (output / "comparison.json").write_text(comparison)
     confusion = confusion_matrix(truth, found, labels=model["classes"]).tolist()
     report = {"classes": model["classes"], "confusion": confusion}
     (output / "model" / "model.json").write_text(json.dumps(model))

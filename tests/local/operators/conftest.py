@@ -24,8 +24,8 @@ from tests.replay.situations import SITUATIONS
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page
 
-# A run without quota, one that fails twice, and one with a cost in its queue.
-PLAYED = ("no-quota", "hopeless", "admitted")
+# A run without quota, one that fails twice, one with a cost in its queue, a slice that fell.
+PLAYED = ("no-quota", "hopeless", "admitted", "sliced")
 # Each test changes only its own runs, so that the order of tests does not matter.
 HELD = "shrunk"
 """A pipeline whose second batch is held."""
@@ -47,6 +47,8 @@ WITHOUT_QUOTA = (*DISCARDED, *FAILING[1:], FUZZED)
 WAITING = "marked"
 AGAIN = "again"
 """A pipeline with a parameter, whose data is trained on again."""
+SLICED = "sliced"
+"""A pipeline with a model that is better than the champion, and breaks a slice."""
 PERSONAL = "personal"
 """A pipeline with a model that was trained on a file `person`, which tests forget."""
 # Long enough for a run to fail on a busy machine.

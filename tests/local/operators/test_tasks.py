@@ -28,6 +28,7 @@ from tests.local.operators.conftest import (
     IN_QUEUE_TOO,
     LIMIT_SECONDS,
     PERSONAL,
+    SLICED,
     WAITING,
     Laptop,
 )
@@ -68,6 +69,7 @@ TASKS = {
     11: "Train on the same data again",
     12: "Forget a person's files",
     13: "What would another rule have done?",
+    14: "Why was a better model kept back?",
 }
 
 
@@ -505,3 +507,51 @@ async def test_13_page_what_would_another_rule_have_done(page: Page) -> None:
     await page.get_by_role("img", name="recorded above, what if below; 2 differ").wait_for()
     assert await fits(page)
     await picture(page, "what-if", PICTURES)
+
+
+KEPT_BACK = (
+    "accuracy 0.9: better than champion 1 by 30 points, p < 0.0001, 1,000 samples, but label:7 "
+    "fell by 30 points (p < 0.0001, n = 200, gate.slices allows 5 points)"
+)
+LET_THROUGH = (
+    "accuracy 0.9: better than champion 1 by 30 points, p < 0.0001, 1,000 samples; label:9 fell by "
+    "10 points, not significant (p = 0.062, n = 40, small)"
+)
+
+
+async def test_14_command_why_was_a_better_model_kept_back(laptop: Laptop) -> None:
+    (kept_back,) = (await laptop.get(f"/api/runs?pipeline={SLICED}&state=not_promoted"))[1]["runs"]
+    listed, shown, explained = await do(
+        laptop, 14, PIPELINE=SLICED, RUN=kept_back["id"], BLOB=f"landing/{SLICED}/2"
+    )
+    assert [each["reason"] for each in listed["runs"]] == [KEPT_BACK]
+    gate = shown["gate"]
+    assert (gate["verdict"], gate["needs_a_person"]) == ("slice-fell", True)
+    assert [(it["name"], it["outcome"]) for it in gate["slices"]] == [
+        ("label:7", "fell"),
+        ("label:9", "small"),
+        ("label:8", "kept"),
+    ]
+    assert KEPT_BACK in explained["reason"]
+    for_people = await laptop.command("runs", "get", kept_back["id"])
+    assert re.search(r"^label:7 +-30 points +8\.7e-19 +200 +fell$", for_people.output, re.MULTILINE)
+    # The next model is better everywhere that counts: it replaces the champion.
+    (promoted, _) = (await laptop.get(f"/api/runs?pipeline={SLICED}&state=succeeded"))[1]["runs"]
+    assert (promoted["verdict"], promoted["reason"]) == ("better", LET_THROUGH)
+    _, models, _ = await laptop.get(f"/api/pipelines/{SLICED}/models")
+    assert [each["version"] for each in models["models"]] == ["2", "1"]
+
+
+async def test_14_page_why_was_a_better_model_kept_back(page: Page) -> None:
+    await go(page, "Runs")
+    await page.get_by_label("Pipeline").fill(SLICED)
+    await page.keyboard.press("Enter")
+    await page.get_by_label("State").select_option("not promoted")
+    await row(page, KEPT_BACK).get_by_role("link", name=SLICED).first.click()
+    await page.get_by_text(KEPT_BACK, exact=True).wait_for()
+    await page.get_by_role("heading", name="a slice fell: a person should look").wait_for()
+    slices = page.get_by_role("img", name="accuracy by slice: all samples +30 points, label:7 -30")
+    await slices.get_by_text("-30 points, n = 200, fell").wait_for()
+    await slices.get_by_text("-10 points, n = 40, small").wait_for()
+    assert await fits(page)
+    await picture(page, "operators-slices", IMAGES)

@@ -22,11 +22,13 @@ from handlers.operate.api.documents import (
     RunSummary,
     TimelineEntry,
 )
-from orchestrations.configuration.pipeline import Source
+from orchestrations.configuration.pipeline import Gate, Source
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.checked import CheckedRule
+from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.manifest import encode_line
-from orchestrations.contracts.outcomes import PipelineState
+from orchestrations.contracts.outcomes import PipelineState, rule_of_verdict
+from orchestrations.training.judging import judge
 from tests.local.operators.page_steps import PICTURES, fits, picture
 from tests.local.page.page_server import PageServer
 from tests.unit.orchestrations.examples import run_status
@@ -57,7 +59,9 @@ def run(pipeline: str, **changes: object) -> RunSummary:
     )
 
 
-def detail(log: list[str], pipeline: str = LONGEST) -> RunOrLanding:
+def detail(
+    log: list[str], pipeline: str = LONGEST, gate: dict[str, object] | None = None
+) -> RunOrLanding:
     return RunOrLanding(
         RunDetail.model_validate(
             run(pipeline).to_dict()
@@ -83,6 +87,7 @@ def detail(log: list[str], pipeline: str = LONGEST) -> RunOrLanding:
                 "parameters": {},
                 "data_check": None,
                 "champion_check": None,
+                "gate": gate,
                 "timeline": [
                     TimelineEntry(state=state, stage=None, began_at=NOW, ended_at=NOW)
                     for state in ("registering", "provisioning", "submitting", "queued", "running")
@@ -202,6 +207,28 @@ async def test_the_end_of_a_failed_runs_log_is_in_sight(server: PageServer, page
     assert box["y"] + box["height"] < 768
     below = "log => log.scrollHeight - log.scrollTop - log.clientHeight"
     assert await log.evaluate(below) < 2
+
+
+async def test_fifty_slices_with_long_names_fit_on_a_phone(server: PageServer, page: Page) -> None:
+    parts = (10, 3, 1, 0), (200, 0, 90, 10)
+    kinds = "both_right", "only_champion", "only_challenger", "both_wrong"
+    tallies = [dict(zip(kinds, part, strict=True)) for part in parts]
+    slices = {f"{UNBROKEN}{n}": tallies[n % 2] for n in range(60)}
+    whole = dict(zip(kinds, (900, 50, 100, 50), strict=True))
+    comparison = Comparison.model_validate({"metric": "accuracy", "whole": whole, "slices": slices})
+    metrics = {"accuracy": 1000 / 1100, "champion_accuracy": 950 / 1100}
+    gate = Gate(metric="accuracy", floor=0.5)
+    judged = judge(gate, metrics, champion="3", comparison=comparison).judged
+    assert judged is not None
+    found = detail([], gate=judged.to_dict() | vars(rule_of_verdict(judged.verdict)))
+    server.documents[f"/api/runs/{found.root.id}"] = found
+    await page.set_viewport_size({"width": 390, "height": 800})
+    await page.goto(f"{server.url}/api/ui#/runs/{found.root.id}")
+    slices_shown = page.get_by_role("img", name="accuracy by slice: all samples +4.55 points, xxx")
+    await slices_shown.get_by_text("-14.3 points, n = 14", exact=True).first.wait_for()
+    await page.get_by_text("10 more slices are better than these.").wait_for()
+    assert await fits(page)
+    await picture(page, "slices-on-a-phone", PICTURES)
 
 
 async def test_what_needs_a_person_comes_first(server: PageServer, page: Page) -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from localazure.processes.ports import free_ports
+from orchestrations.contracts.comparison import Comparison
 from tests.local.trainers.conftest import (
     ELASTIC_VARIABLES,
     MPI_ENVIRONMENT,
@@ -220,7 +221,7 @@ def test_the_champion_is_scored_on_the_same_images(
 ) -> None:
     job.epochs = 2
     job.further = ["--champion", str(champion_of_few_classes)]
-    fork(job.arguments()).ended(0)
+    fork(job.arguments(), ranks=2).ended(0, 0)
     data = ["--data", str(job.data), "--manifest", str(job.manifest)]
     assert evaluate.main(["--model", str(champion_of_few_classes), *data]) == 0
     scored = json.loads(capsys.readouterr().out)
@@ -229,3 +230,9 @@ def test_the_champion_is_scored_on_the_same_images(
     # It knows 3 of 10 digits: fairly scored, it cannot have more than their part of the images.
     assert 0.15 < scored["accuracy"] < 0.45
     assert undisturbed.result("metrics")["accuracy"] > scored["accuracy"]
+    comparison = Comparison.model_validate(job.result("comparison"))
+    metrics = job.result("metrics")
+    lead = metrics["accuracy"] - metrics["champion_accuracy"]
+    assert comparison.whole.samples == metrics["held_out_samples"]
+    assert comparison.whole.difference / comparison.whole.samples == pytest.approx(lead)
+    assert len(comparison.slices) == 10

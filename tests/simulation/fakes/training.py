@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +35,13 @@ SAYS_NOTHING = ("leaves no metrics", "leaves a null metric")
 STAGES: tuple[Stage, ...] = ("data-check", "champion-check", "training")
 GOOD = {"accuracy": 0.95, "champion_accuracy": 0.9}
 WORSE = {"accuracy": 0.85, "champion_accuracy": 0.9}
+# Of the labels 7 and 8: both right, only the champion, only the challenger, both wrong.
+SLICES: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "completes": ((170, 5, 10, 15), (1610, 15, 110, 65)),
+    "is worse": ((170, 10, 5, 15), (1510, 110, 15, 165)),
+    "breaks a slice": ((120, 60, 0, 20), (1620, 0, 160, 20)),
+}
+"""How a job ends → 2,000 samples, with the metrics above."""
 
 
 @dataclass
@@ -78,6 +85,18 @@ class JobLife:
     @property
     def has_ended(self) -> bool:
         return self.states[-1][1] in ENDED
+
+
+def comparison(end: JobEnd) -> dict[str, Any]:
+    """What a job leaves that ends so."""
+    kinds = ("both_right", "only_champion", "only_challenger", "both_wrong")
+    seven, eight = SLICES.get(end, SLICES["completes"])
+    whole = dict(zip(kinds, map(sum, zip(seven, eight, strict=True)), strict=True))
+    if end == "leaves a wrong comparison":
+        whole["both_wrong"] += 1
+    parts = {"label:7": seven, "label:8": eight}
+    slices = {name: dict(zip(kinds, part, strict=True)) for name, part in parts.items()}
+    return {"metric": "accuracy", "whole": whole, "slices": slices}
 
 
 class Cluster:
@@ -262,6 +281,8 @@ class Cluster:
         metrics: dict[str, float | None] = dict(WORSE if life.end == "is worse" else GOOD)
         if life.end == "leaves a null metric":
             metrics["accuracy"] = None
+        if life.stage == "training":
+            self._leave(life, "comparison.json", comparison(life.end))
         self._leave(life, "metrics.json", metrics)
 
     def _fail(self, life: JobLife, kind: str, paths: list[str]) -> None:

@@ -68,7 +68,9 @@ def printed(text: str, *, terminal: bool, as_json: bool) -> str:
     colors = "standard" if terminal else None
     console = Console(file=file, width=90, force_terminal=terminal, color_system=colors)
     output = Output(console, as_json=as_json, now=lambda: datetime(2026, 11, 22, tzinfo=UTC))
-    run: dict[str, Any] = RUN | {"reason": text, "log": [text], "remedy": text}
+    part = {"name": text, "lead": -0.1, "p": 0.5, "samples": 9, "outcome": "small"}
+    gate = {"sentence": text, "unit": "points", "slices": [part], "more_slices": 1}
+    run: dict[str, Any] = RUN | {"reason": text, "log": [text], "remedy": text, "gate": gate}
     output.show(run, lambda shown: show_run(output, shown))
     if not as_json:
         output.table(("STATE", "WHY"), [(state(text), text), (Text(text, style="red"), text)])

@@ -17,7 +17,9 @@ import yaml
 from PIL import Image
 
 from handlers.platform.configuration.pipeline_files import load_pipelines
-from handlers.training.job_outputs import parse_checks
+from handlers.training.job_outputs import parse_file
+from orchestrations.contracts.checked import ChecksFile
+from orchestrations.contracts.comparison import Comparison, Counts
 from tests.unit.trainers.small_datasets import freeze, image_file
 
 REPOSITORY = Path(__file__).parents[3]
@@ -107,7 +109,7 @@ def copied(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
 
 def test_the_first_template_is_short_and_uses_nothing_of_ours() -> None:
     source = (TEMPLATES / "minimal" / "train.py").read_text()
-    assert len(source.splitlines()) <= 80
+    assert len(source.splitlines()) <= 100
     for template in NAMES:
         assert not re.search(
             r"import (trainers|handlers)|from (trainers|handlers)",
@@ -137,6 +139,21 @@ def test_a_model_is_trained_and_compared_with_its_champion(
     champion = (folder / "results" / "model").rename(folder / "champion")
     assert exit_code(template, folder, monkeypatch, champion=str(champion)) == 0
     assert document(folder, "metrics")["champion_accuracy"] == metrics["accuracy"]
+    written = (folder / "results" / "comparison.json").read_bytes()
+    comparison = parse_file(Comparison, written, "here")
+    assert isinstance(comparison.whole, Counts)
+    assert comparison.whole.both_right / comparison.whole.samples == metrics["accuracy"]
+    groups = {name.partition(":")[0] for name in comparison.slices}
+    assert groups == {"label", "folder"} if template == "tabular" else {"label"}
+
+
+def test_tables_are_sliced_by_a_column_that_is_not_learned_from(monkeypatch: Any) -> None:
+    tabular = program(TEMPLATES / "tabular" / "train.py")
+    monkeypatch.setattr(tabular, "SLICE_BY", "region")
+    columns, rows = tabular._rows(b"width,region,label\n1,north,cat\n")
+    assert (columns, rows[0][0], rows[0][3]) == (["width"], [1.0], ["label:cat", "region:north"])
+    with pytest.raises(ValueError, match="no column 'region'"):
+        tabular._rows(b"width,label\n1,cat\n")
 
 
 @pytest.mark.parametrize(("template", "data"), [("minimal", "digits"), ("tabular", "wines")])
@@ -198,7 +215,7 @@ def test_the_images_are_checked_and_the_report_names_the_bad_ones(
     (folder / "data" / "0" / "broken.png").write_text("no image")
     freeze(folder / "data", folder / "manifest")
     assert exit_code("checks", folder, monkeypatch, job_file=job) == 0
-    verdict = parse_checks((folder / "results" / "checks.json").read_bytes(), "here")
+    verdict = parse_file(ChecksFile, (folder / "results" / "checks.json").read_bytes(), "here")
     assert not verdict.passed
     failed = {rule.name: rule.message for rule in verdict.checks if not rule.passed}
     assert failed == {
@@ -215,7 +232,7 @@ def test_rows_that_break_the_schema_are_counted(tmp_path: Path, monkeypatch: Any
     freeze(tmp_path / "data", tmp_path / "manifest")
     job = TEMPLATES / "checks" / "table.yml"
     assert exit_code("checks", tmp_path, monkeypatch, job_file=job) == 0
-    verdict = parse_checks((tmp_path / "results" / "checks.json").read_bytes(), "here")
+    verdict = parse_file(ChecksFile, (tmp_path / "results" / "checks.json").read_bytes(), "here")
     assert [(rule.name, rule.value) for rule in verdict.checks] == [
         ("label: not_nullable", 1),
         ("the row: no_duplicate_rows", 1),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from handlers.training.job_outputs import parse_metrics
+from orchestrations.contracts.comparison import Comparison, Counts
 from tests.unit.trainers import drawn_boxes
 from tests.unit.trainers.small_datasets import good_files, lay_down, write_manifest
 from trainers import evaluate as program
@@ -19,6 +21,7 @@ from trainers.data.images import Samples
 from trainers.evaluate import evaluate, evaluate_champion
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
+from trainers.reports.comparison import compare
 from trainers.serving.model_folder import Model, new_model, save_model
 from trainers.tasks.classification import confusions
 from trainers.tasks.task import Evaluation
@@ -93,6 +96,40 @@ def test_the_report_of_many_classes_is_small() -> None:
     assert report["confusion"] is None
     assert len(report["most_confused"]) == 100
     assert len(json.dumps(report, indent=2)) < 20_000
+
+
+def test_models_are_compared_image_by_image(world: World) -> None:
+    classes = ["a", "b\n", "unseen"]
+    images = images_of(told=[0, 1, 1, 0], labels=[0, 1, 1, 1])
+    model = scored(model_of("a", "b\n"), images, classes, world)
+    champion = scored(model_of("b\n", "a"), images, classes, world)
+    document = compare(model, champion, classes)
+    comparison = Comparison.model_validate(document)
+    assert isinstance(comparison.whole, Counts)
+    assert comparison.whole.only_challenger == 3
+    assert comparison.whole.only_champion == 1
+    sizes = {name: part.samples for name, part in comparison.slices.items()}
+    assert sizes == {"label:b ": 3, "label:a": 1, "label:unseen": 0}
+
+
+def test_scores_are_compared_by_their_sums_and_many_labels_are_bounded() -> None:
+    names = [f"{'very-' * 20}long-{number}" for number in range(700)]
+    scores = torch.arange(700, dtype=torch.float64) / 700
+    model = Evaluation(
+        headline_name="score",
+        scores={"score": scores.mean().item()},
+        loss=0.0,
+        sample_scores=scores,
+        labels=torch.arange(700),
+    )
+    champion = dataclasses.replace(model, sample_scores=scores.flip(0))
+    document = compare(model, champion, names)
+    comparison = Comparison.model_validate(document)
+    assert comparison.whole.samples == 700
+    assert comparison.whole.difference == pytest.approx(0)
+    assert len(comparison.slices) < 200
+    assert len(json.dumps(document, indent=2)) < 64 * 1024
+    assert compare(model, dataclasses.replace(champion, sample_scores=None), names) is None
 
 
 def test_classes_are_matched_by_name_not_by_place(world: World) -> None:

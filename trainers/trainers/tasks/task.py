@@ -36,6 +36,11 @@ class Evaluation:
     """The mean loss; infinite if the model lacks a class of the data."""
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further results for report.json."""
+    sample_scores: Tensor | None = None
+    """The score of each held-out sample, shape (samples,), on the CPU; their mean is the headline.
+    With them, the model is compared with the champion sample by sample (`comparison.json`)."""
+    labels: Tensor | None = None
+    """The class number of each held-out sample, by which the comparison is sliced."""
 
     @property
     def headline(self) -> float:

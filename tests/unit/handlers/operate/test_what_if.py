@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from handlers.operate.what_if import PastBatch, Replayed, replay, sections_not_replayed
+from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Amount, Difference, Groups
 from orchestrations.contracts.landing import BatchOutcome, LandingResult, RecordBatch
@@ -103,6 +104,27 @@ def test_a_minimum_change_lets_batches_wait_until_enough_has_changed_or_they_are
     assert outcomes == ["trained", "held", "trained", "held", "trained"]
     before: dict[str | None, Dataset] = {None: dataset(0, blobs=10)}
     assert next(replay(waits, batches, difference, before)).outcome == "held"
+
+
+def test_luck_and_slices_are_judged_by_the_comparison_that_was_recorded() -> None:
+    parts = ([70, 5, 0, 5], [0, 0, 15, 5])
+    kinds = ("both_right", "only_champion", "only_challenger", "both_wrong")
+    seven, eight = (dict(zip(kinds, part, strict=True)) for part in parts)
+    whole = {kind: seven[kind] + eight[kind] for kind in kinds}
+    slices = {"label:7": seven, "label:8": eight}
+    comparison = Comparison.model_validate({"metric": "accuracy", "whole": whole, "slices": slices})
+    facts: dict[str, Any] = {"accuracy": 0.85, "champion": "1", "champion_accuracy": 0.75}
+    batches = [past(1), past(2, **facts, comparison=comparison)]
+    told = {
+        "promoted": {"significance": {"alpha": 0.05}},
+        "not-promoted": {"slices": [{"match": "label:7", "fall_at_most": 0.05}]},
+    }
+    for model, gate in told.items():
+        replayed = list(replay(with_rules(OPEN, gate=gate), batches, difference))
+        assert [it.model for it in replayed] == ["promoted", model], replayed[1].why
+        without = list(replay(with_rules(OPEN, gate=gate), [past(1), past(2, **facts)], difference))
+        assert without[1].model == "unknown"
+        assert "needs comparison.json" in without[1].why
 
 
 def test_checks_hold_a_batch_unless_a_person_released_it() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from azure.core.exceptions import ServiceResponseError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from handlers.training.job_outputs import (
     results_folder,
 )
 from orchestrations.contracts.base import Failure
+from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.contracts.training import ReadResults, Results, RunRecord
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
@@ -178,6 +180,57 @@ def test_reads_the_metrics(world: World) -> None:
     results = read_results(world.clients, COMPLETED)
     assert results == Results(metrics=metrics, record=RECORD)
     assert read_metrics(world.clients, RECORD) == metrics | {"loss": 3.0}
+
+
+COMPARED = {
+    "metric": "accuracy",
+    "whole": {"both_right": 5, "only_champion": 1, "only_challenger": 2, "both_wrong": 0},
+}
+
+
+def test_a_comparison_is_read_beside_the_metrics_and_kept_with_them(world: World) -> None:
+    leave(world, "comparison.json", COMPARED)
+    assert read_results(world.clients, COMPLETED).comparison is None  # there are no metrics
+    leave(world, METRICS_FILE, {"accuracy": 0.9})
+    found = read_results(world.clients, COMPLETED).comparison
+    assert found == Comparison.model_validate(COMPARED)
+    kept = json.loads(world.records.blobs[RECORD])["comparison"]
+    assert Comparison.model_validate(kept) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "comparison.json of run digits-.* is not valid JSON"),
+        ('{"metric": "a", "metric": "b"}', "is not valid JSON"),
+        ("[]", "is malformed: document: "),
+        (COMPARED | {"whole": {}}, "malformed: whole.counts.both_right: Field required"),
+        (COMPARED | {"slices": {"a:1": COMPARED["whole"], "a:2": COMPARED["whole"]}}, "not add up"),
+        ("9" * 70_000, "has 70000 bytes; 65536 are allowed"),
+    ],
+)
+def test_a_broken_comparison_is_no_passed_gate(world: World, content: Any, words: str) -> None:
+    leave(world, METRICS_FILE, {"accuracy": 0.9})
+    leave(world, "comparison.json", content)
+    with pytest.raises(InvalidResults, match=words):
+        read_results(world.clients, COMPLETED)
+
+
+def test_an_outage_while_the_comparison_is_read_is_no_verdict(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(world, METRICS_FILE, {"accuracy": 0.9})
+    leave(world, "comparison.json", COMPARED)
+    read = job_outputs._read_blob  # pyright: ignore[reportPrivateUsage]
+
+    def out(clients: Any, request: Any, folder: str, file: str) -> bytes | None:
+        if file == "comparison.json":
+            raise ServiceResponseError("connection reset")
+        return read(clients, request, folder, file)
+
+    monkeypatch.setattr(job_outputs, "_read_blob", out)
+    with pytest.raises(ServiceResponseError):
+        read_results(world.clients, COMPLETED)
 
 
 def test_tells_who_cancelled_the_run_before_its_results_were_read(world: World) -> None:

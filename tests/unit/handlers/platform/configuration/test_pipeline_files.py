@@ -89,6 +89,26 @@ def write(folder: Path, name: str, text: str = GOOD) -> None:
         ("quiet_seconds: 10", "quiet_seconds: 500", r":4: settle: .*shorter than quiet_seconds"),
         ("floor: 0.8", "flor: 0.8", r"gate.floor: Field required"),
         ("floor: 0.8", "flor: 0.8", r":12: gate.flor: Extra inputs"),
+        (
+            "floor: 0.8",
+            "floor: 0.8\n  champion_margin: -0.01\n  significance: {alpha: 0.05}",
+            r":10: gate: .*significance needs champion_margin of at least 0",
+        ),
+        (
+            "floor: 0.8",
+            "floor: 0.8\n  significance:\n    alpha: 5",
+            r":14: gate.significance.alpha: .*less than or equal to 0.5.* 5",
+        ),
+        (
+            "floor: 0.8",
+            "floor: 0.8\n  slices:\n    - match: label:*\n      fall_at_most: -0.1",
+            r":15: gate.slices.0.fall_at_most: .*greater than or equal to 0.* -0.1",
+        ),
+        (
+            "floor: 0.8",
+            "floor: 0.8\n  slices: [{match: '*', fall_at_most: 0.1, samples: 9}]",
+            r":13: gate.slices.0.samples: Extra inputs",
+        ),
         ("nodes: 1", "nodes: many", r":9: compute.0.nodes: .*\(value: 'many'\)"),
         ("prefix: digits/", "prefix: digits", r":3: source.prefix: .*\(value: 'digits'\)"),
         ("prefix: digits/", "prefix: ../digits/", r":3: source.prefix: "),
