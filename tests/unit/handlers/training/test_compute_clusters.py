@@ -11,7 +11,7 @@ from handlers.training.compute_clusters import ensure_capacity
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.training import Capacity, EnsureCapacity
 from orchestrations.errors import InvalidSetting, JobRejected, QuotaExceeded, TransientError
-from tests.unit.handlers.azure_ml_fake import IDENTITY, World, make_world
+from tests.fakes.azure_ml import IDENTITY, World, make_world
 
 SPOT = ComputeOption(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
 DEDICATED = ComputeOption(cluster="dedicated", size="Standard_D4s_v5", nodes=4)

@@ -16,7 +16,7 @@ from orchestrations.contracts.runs import CancelRequest
 from orchestrations.contracts.training import Capacity, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected
 from orchestrations.platform.trace_context import run_header
-from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
+from tests.fakes.azure_ml import World, a_job, make_world
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
 
 # azure.ai.ml speaks to marshmallow 3 as marshmallow 4 will not allow.
