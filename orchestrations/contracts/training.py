@@ -22,13 +22,15 @@ from orchestrations.contracts.base import (
 from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.datasets import DataAsset, Dataset
+from orchestrations.contracts.run_states import (
+    RunState,
+)
 from orchestrations.contracts.runs import (
     CancelRequest,
     Model,
     Redrive,
     RunCost,
     RunRequest,
-    RunState,
     RunStatus,
 )
 

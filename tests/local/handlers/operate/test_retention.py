@@ -16,7 +16,7 @@ from handlers.platform.run_records import add_to_record
 from handlers.rollout.endpoint_claims import claim_endpoint
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.rollouts import ClaimEndpoint
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord
 from tests.fakes.azure_ml import Workspace, refusal
 from tests.fakes.durable_client import TaskHub

@@ -21,7 +21,7 @@ from handlers.operate.alarm_rules import (
 from handlers.operate.api.alarms import compare
 from handlers.platform.event_envelope import EventEnvelope
 from orchestrations.configuration.pipeline import Alarms
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.errors import InvalidEvent
 from tests.fakes.azure_ml import make_world
 

@@ -25,7 +25,8 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     ReturnNodes,
 )
-from orchestrations.contracts.runs import CancelRequest, RunState, RunStatus
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import CancelRequest, RunStatus
 from orchestrations.contracts.training import RunRecord, RunStep
 from orchestrations.errors import InvalidQueues, QuotaExceeded
 from orchestrations.training import accounts

@@ -17,7 +17,8 @@ from handlers.training.retries import (
     start_attempt,
 )
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.runs import CancelRequest, RunState, ScheduleRetry
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import InvalidRequest, OfAnotherRelease
 from tests.fakes.azure_ml import World

@@ -35,7 +35,8 @@ from orchestrations.contracts.landing import (
     SettlingZone,
 )
 from orchestrations.contracts.manifest import ManifestLine
-from orchestrations.contracts.runs import RunRequest, RunState
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline
 from orchestrations.landing.decisions import LastRound, why_no_further_round

@@ -14,7 +14,7 @@ from orchestrations.contracts.landing import (
     LandingResult,
     OpenedBy,
 )
-from orchestrations.contracts.runs import RunState, UnfinishedRunState
+from orchestrations.contracts.run_states import RunState, UnfinishedRunState
 from orchestrations.landing.decisions import (
     ATTEMPT_OVERDUE,
     DATA_CHANGED_LIMIT,

@@ -17,7 +17,8 @@ from handlers.operate.reconciliation.rounds import Summary
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.runs import RunRequest, RunState
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import landing_instance, run_id
 from tests.fakes.azure_ml import Workspace, a_job
 from tests.fakes.durable_client import TaskHub

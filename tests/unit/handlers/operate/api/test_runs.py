@@ -16,7 +16,8 @@ from handlers.platform.run_index import index_run
 from handlers.platform.run_records import merge
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.contracts.training import RunRecord, RunStep
 from tests.fakes.azure_ml import World, make_world
 from tests.fakes.durable_client import STARTED_AT, TaskHub
