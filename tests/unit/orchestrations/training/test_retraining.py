@@ -97,6 +97,21 @@ def test_generations_add_to_one_record() -> None:
     assert states[3:7] == ["queued", "running", "queued", "judging"]
 
 
+@pytest.mark.parametrize(
+    ("obstacle", "told"),
+    [
+        ({"broken": {"record_run"}}, ["started", "succeeded"]),
+        ({"outages": {"get_job": range(20, 900)}}, ["started", "succeeded"]),
+    ],
+    ids=["its record cannot be written", "its job is out of sight"],
+)
+def test_a_run_goes_on_when(obstacle: dict[str, Any], told: list[str]) -> None:
+    cluster = Cluster(QUICK, **obstacle)
+    assert cluster.run().state == "succeeded"
+    assert cluster.told == told
+    assert len(cluster.requests("submit_job")) == 1
+
+
 @pytest.mark.parametrize(("events", "earliest", "latest"), [([6.1], 6, 7), ([], 9, 11)])
 def test_an_event_is_answered_at_once_and_a_lost_one_by_the_timer(
     events: list[float], earliest: float, latest: float
