@@ -20,11 +20,10 @@ from handlers.landing.blob_events import BlobEvent, parse_blob_event, watching
 from handlers.landing.event_records import (
     Decision,
     Entry,
-    RejectedEvent,
     advance_newest_event,
     append_to_log,
-    keep_rejected,
 )
+from handlers.landing.rejected_events import RejectedEvent, keep_rejected
 from handlers.landing.zone_troubles import is_broken_landing, report
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients

@@ -1,14 +1,10 @@
-"""What is kept of events: the newest one of a zone, the log for `explain`, and rejections.
+"""What is kept of events: the newest one of a zone, and the log for `explain`.
 
 The record of the newest event costs two requests, whatever the size of the zone. It is a hint,
 since an event can be late or lost; the listing that freezes a batch is authoritative.
 
 The log has one append blob per hour. It is informational: an event that is delivered twice is
 logged twice, with the same id.
-
-Events that cannot be parsed are counted by cause, so that each cause leads to one alert: with a
-wrong subscription, every event is rejected. A record per cause counts them for all instances of the
-app; reconciliation alerts operators to a new cause at once, and to a persistent one once a day.
 """
 
 from __future__ import annotations
@@ -16,12 +12,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -31,20 +26,17 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 
-from handlers.notify.outbox import publish_alert, trouble
 from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import deployed_pipeline
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.base import Contract
 from orchestrations.contracts.landing import (
     ReadZoneActivity,
     SettlingRules,
     SettlingZone,
     ZoneActivity,
 )
-from orchestrations.errors import InvalidEvent, shorten
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -62,11 +54,6 @@ UNREADABLE = "_unreadable"
 # blocks, and a block has 4 MiB in every version of the service.
 BLOCK_LIMIT_BYTES = 4 * 1024 * 1024
 _BLOCK_COUNT_EXCEEDED = "BlockCountExceedsLimit"
-_REJECTED = "rejected-events/"
-KIND = "events-rejected"
-ALERT_INTERVAL = timedelta(days=1)
-EXAMPLES_LIMIT = 3
-EXAMPLE_LIMIT_CHARACTERS = 500
 
 
 @activity
@@ -264,138 +251,3 @@ def _append_block(records: ContainerClient, hour: str, block: bytes) -> None:
             number += 1
         else:
             return
-
-
-@dataclass(frozen=True, kw_only=True)
-class RejectedEvent:
-    """An event that cannot be parsed."""
-
-    event_id: str
-    subject: str
-    """The event's subject; empty if it has none."""
-    cause: str
-    reason: str
-
-    @classmethod
-    def of(cls, error: InvalidEvent, event_id: str, subject: str) -> Self:
-        """Log and return the rejected event of an error."""
-        logger.warning("event rejected: %s", error)
-        return cls(event_id=event_id, subject=subject, cause=error.cause, reason=str(error))
-
-
-class _Cause(Contract):
-    """The record of a cause, with the number of events since the last alert."""
-
-    cause: str
-    count: int = 0
-    since: datetime
-    """When the first of these events was rejected."""
-    until: datetime
-    """When the last of these events was rejected."""
-    examples: tuple[dict[str, str], ...] = ()
-    """The first of these events."""
-    alerted_at: datetime | None = None
-
-
-def keep_rejected(
-    records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime
-) -> None:
-    """Append events to the event log, and count them by cause with one write per cause.
-
-    Events that are delivered again after a crash of the process are counted again.
-    """
-    entries = [
-        Entry(
-            event_id=event.event_id,
-            change="",
-            blob=event.subject,
-            etag="",
-            event_time="",
-            decided_at=at.isoformat(),
-            decision="rejected",
-            reason=event.reason,
-        )
-        for event in events
-    ]
-    append_to_log(records, UNREADABLE, entries, at=at)
-    _count(records, events, at=at)
-
-
-def _count(records: ContainerClient, events: Sequence[RejectedEvent], *, at: datetime) -> None:
-    by_cause: dict[str, list[RejectedEvent]] = defaultdict(list)
-    for event in events:
-        by_cause[event.cause].append(event)
-    for cause, rejected in by_cause.items():
-
-        def add(
-            document: Any | None, cause: str = cause, rejected: list[RejectedEvent] = rejected
-        ) -> Any:
-            before = _Cause(cause=cause, since=at, until=at)
-            if document is not None:
-                before = _Cause.from_dict(document)
-            first = [_example(each) for each in rejected[:EXAMPLES_LIMIT]]
-            return before.model_copy(
-                update={
-                    "count": before.count + len(rejected),
-                    "since": before.since if before.count else at,
-                    "until": at,
-                    "examples": (*before.examples, *first)[:EXAMPLES_LIMIT],
-                }
-            ).to_dict()
-
-        record_store.update(records, _record(cause), add)
-
-
-def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
-    """Alert operators to every cause that is new, or whose last alert is a day old.
-
-    Returns the causes. If the process dies after an alert, the next round sends it again with the
-    same id, and the topic drops it.
-    """
-    alerted: list[str] = []
-    for document in record_store.read_all(clients.records, _REJECTED):
-        found = _Cause.from_dict(document)
-        last = found.alerted_at
-        if not found.count or (last is not None and now - last < ALERT_INTERVAL):
-            continue
-        hours = [f"{each:%Y-%m-%dT%H}" for each in (found.since, found.until)]
-        hour = os.path.commonprefix(hours)  # noqa: RUF071 - their common prefix, not a path
-        alert = trouble(
-            KIND,
-            alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",
-            severity="warning",
-            at=now,
-            data={
-                "cause": found.cause,
-                "count": found.count,
-                "since": found.since.isoformat(),
-                "until": found.until.isoformat(),
-                "examples": list(found.examples),
-                "records": f"events/{UNREADABLE}/{hour}",
-            },
-        )
-        publish_alert(clients, alert)
-
-        def mark(document: Any | None, found: _Cause = found) -> Any | None:
-            now_there = _Cause.from_dict(document)
-            return now_there.model_copy(
-                update={
-                    "count": max(now_there.count - found.count, 0),
-                    "since": now_there.until,
-                    "examples": (),
-                    "alerted_at": now,
-                }
-            ).to_dict()
-
-        record_store.update(clients.records, _record(found.cause), mark)
-        alerted.append(found.cause)
-    return alerted
-
-
-def _example(event: RejectedEvent) -> dict[str, str]:
-    texts = {name: str(value) for name, value in asdict(event).items() if name != "cause"}
-    return {name: shorten(text, EXAMPLE_LIMIT_CHARACTERS) for name, text in texts.items()}
-
-
-def _record(cause: str) -> str:
-    return f"{_REJECTED}{cause}.json"

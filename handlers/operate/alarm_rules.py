@@ -24,7 +24,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.event_envelope import EventEnvelope, lower_keys
 from orchestrations.configuration.pipeline import Alarms
 from orchestrations.contracts.base import Contract
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.training.room import clock
 
 AlarmKind = Literal["no-data", "no-success", "old-model", "run-waits", "credential-expires"]

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.landing.event_records import RejectedEvent, keep_rejected
 from handlers.landing.monitor_signals import MonitorSignal, parse_signal, start_retraining
+from handlers.landing.rejected_events import RejectedEvent, keep_rejected
 from handlers.operate import alarm_rules
 from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients

@@ -14,7 +14,8 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import ValidationError
 
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunStatus
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import TransientError, shorten
 from orchestrations.names import version_of
 from orchestrations.platform.activities import parse_fault

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from orchestrations.contracts.landing import RecordBatch
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState
 from orchestrations.contracts.training import RunRecord
 
 PIPELINE = "landfall.pipeline"

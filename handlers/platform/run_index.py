@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.platform.record_store import countdown, first_page, list_entries
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState, UnfinishedRunState
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState, UnfinishedRunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import shorten
 from orchestrations.names import version_of

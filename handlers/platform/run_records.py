@@ -20,7 +20,8 @@ from handlers.platform.run_index import index_run
 from handlers.platform.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import ClaimedRun
-from orchestrations.contracts.runs import CancelRequest, RunStatus, order_of
+from orchestrations.contracts.run_states import order_of
+from orchestrations.contracts.runs import CancelRequest, RunStatus
 from orchestrations.contracts.training import RecordRun, RunRecord, RunStep
 from orchestrations.names import results_record
 

@@ -17,7 +17,7 @@ from typing import Literal
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.outcomes import rule_of_rollout, rule_of_run
 from orchestrations.contracts.rollouts import RolloutStatus
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import HEADER, TraceContext, batch_context
 

@@ -21,7 +21,7 @@ from pydantic import (
 
 from orchestrations.configuration.checks import MetricName
 from orchestrations.contracts.base import Contract
-from orchestrations.contracts.runs import GateVerdict
+from orchestrations.contracts.run_states import GateVerdict
 
 SLICES_LIMIT = 500
 SHOWN_SLICES = 50

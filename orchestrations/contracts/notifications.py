@@ -11,7 +11,8 @@ from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.rollouts import RolloutStatus
-from orchestrations.contracts.runs import RunNotificationKind, RunStatus
+from orchestrations.contracts.run_states import RunNotificationKind
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.contracts.training import JobDiagnosis
 
 RolloutNotificationKind = Literal["deploying", "deployed", "rolled_back", "superseded", "failed"]

@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingAlert, LandingPhase
 from orchestrations.contracts.notifications import NotificationKind
 from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState
-from orchestrations.contracts.runs import GateVerdict, RunState
+from orchestrations.contracts.run_states import GateVerdict, RunState
 
 PipelineState = Literal[
     "idle", "settling", "training", "retrying", "needs-a-human", "paused", "waiting"

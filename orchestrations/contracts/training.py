@@ -23,13 +23,15 @@ from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.datasets import DataAsset, Dataset
+from orchestrations.contracts.run_states import (
+    RunState,
+)
 from orchestrations.contracts.runs import (
     CancelRequest,
     Model,
     Redrive,
     RunCost,
     RunRequest,
-    RunState,
     RunStatus,
 )
 

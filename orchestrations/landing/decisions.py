@@ -30,7 +30,7 @@ from orchestrations.contracts.landing import (
     ClaimDataset,
     HoldReason,
 )
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
 DATA_CHANGED_LIMIT = 2

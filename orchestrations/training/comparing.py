@@ -15,7 +15,7 @@ from orchestrations.contracts.comparison import (
     SliceChange,
     Tally,
 )
-from orchestrations.contracts.runs import GateVerdict
+from orchestrations.contracts.run_states import GateVerdict
 from orchestrations.errors import InvalidResults, name_some
 from orchestrations.training.significance import mcnemar, paired_t, standard_error
 

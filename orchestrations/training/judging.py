@@ -11,7 +11,7 @@ from orchestrations.configuration.pipeline import Gate, Pipeline
 from orchestrations.contracts.checked import Checked, CheckedRule
 from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.outcomes import rule_of_verdict
-from orchestrations.contracts.runs import GateVerdict
+from orchestrations.contracts.run_states import GateVerdict
 from orchestrations.errors import InvalidResults
 from orchestrations.training.comparing import judge_comparison
 

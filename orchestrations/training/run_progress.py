@@ -11,14 +11,16 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import ActivityRequest, Done, Failure, Result
 from orchestrations.contracts.notifications import Notification, PublishNotification
-from orchestrations.contracts.runs import (
+from orchestrations.contracts.run_states import (
     FIRST_STATE,
     RunEvent,
     RunNotificationKind,
     RunState,
+    follow,
+)
+from orchestrations.contracts.runs import (
     RunStatus,
     fit_status,
-    follow,
 )
 from orchestrations.contracts.training import (
     CancelJob,

@@ -27,7 +27,7 @@ from orchestrations.contracts.outcomes import (
     severity_of,
 )
 from orchestrations.contracts.rollouts import RolloutState
-from orchestrations.contracts.runs import (
+from orchestrations.contracts.run_states import (
     TERMINAL_RUN_STATES,
     TRANSITIONS,
     GateVerdict,

@@ -1,14 +1,10 @@
-"""A storage account in memory, as far as the handlers ask `azure.storage.blob` for it."""
+"""Clients of a storage account in memory, as far as the handlers use `azure.storage.blob`."""
 
 from __future__ import annotations
 
-import bisect
 import functools
-import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
-from datetime import datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -17,19 +13,23 @@ from xml.sax.saxutils import escape
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
-    ClientAuthenticationError,
-    HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
-    ResourceNotFoundError,
 )
 from azure.core.rest import HttpRequest
 from azure.storage.blob import BlobPrefix
 
+from tests.fakes.storage_account import (
+    ACCOUNT,
+    Blob,
+    StorageAccount,
+    not_found,
+    storage_error,
+)
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 CallRest = Callable[[str, Callable[[], Any]], Any]
 """Does a call: its operation and its effect. What goes wrong on the way is the caller's."""
-ACCOUNT = "landing"
 
 
 def remote(operation: str) -> Callable[[Method], Method]:
@@ -42,120 +42,6 @@ def remote(operation: str) -> Callable[[Method], Method]:
         return cast("Method", call)
 
     return decorate
-
-
-@dataclass(frozen=True)
-class Blob:
-    """One version of a blob."""
-
-    name: str
-    content: bytes
-    etag: str
-    last_modified: datetime
-    metadata: Mapping[str, str]
-
-    @functools.cached_property
-    def md5(self) -> bytes:
-        return hashlib.md5(self.content, usedforsecurity=False).digest()
-
-    def listed(self) -> Any:
-        """A blob in a listing."""
-        return SimpleNamespace(
-            name=self.name,
-            size=len(self.content),
-            etag=self.etag,
-            last_modified=self.last_modified,
-            metadata=dict(self.metadata),
-            content_settings=SimpleNamespace(content_md5=bytearray(self.md5)),
-            copy=SimpleNamespace(status=None),
-        )
-
-
-@dataclass
-class Container:
-    """The blobs of one container, and their names in order."""
-
-    blobs: dict[str, Blob] = field(default_factory=dict[str, Blob])
-    names: list[str] = field(default_factory=list[str])
-    staged: dict[tuple[str, str], bytes] = field(default_factory=dict[tuple[str, str], bytes])
-    """Name and id of a block that no list has committed yet → its bytes."""
-    deleted: dict[str, Blob] = field(default_factory=dict[str, Blob])
-    """The last content of blobs that were deleted."""
-
-    def put(self, blob: Blob) -> None:
-        if blob.name not in self.blobs:
-            bisect.insort(self.names, blob.name)
-        self.blobs[blob.name] = blob
-
-    def delete(self, name: str) -> None:
-        self.deleted[name] = self.blobs.pop(name)
-        self.names.remove(name)
-
-    def below(self, prefix: str) -> list[Blob]:
-        start = bisect.bisect_left(self.names, prefix)
-        found: list[Blob] = []
-        for name in self.names[start:]:
-            if not name.startswith(prefix):
-                break
-            found.append(self.blobs[name])
-        return found
-
-
-def _ignore(_container: str, _name: str, _blob: Blob | None) -> None:
-    """Raise no event."""
-
-
-class StorageAccount:
-    """The stored blobs, and the receivers of their events."""
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
-        self._writes = 0
-        self.containers: dict[str, Container] = {}
-        self.refusals: dict[str, int] = {}
-        """Container → status with which every call about it is refused, 403 or 404."""
-        self.on_change: Callable[[str, str, Blob | None], None] = _ignore
-        """Called with container, name, and the blob as it is now."""
-
-    def container(self, name: str) -> Container:
-        found = self.containers.get(name)
-        if found is None:
-            found = self.containers[name] = Container()
-        return found
-
-    def check(self, container: str) -> None:
-        """Raise the refusal of calls about a container, if there is one."""
-        status = self.refusals.get(container)
-        if status is None:
-            return
-        refusal = _error(ResourceNotFoundError, status, "ContainerNotFound")
-        if status == 403:
-            refusal = _error(ClientAuthenticationError, status, "AuthorizationPermissionMismatch")
-        place = f"https://{ACCOUNT}.blob.core.windows.net/{container}"
-        request = SimpleNamespace(method="GET", url=place)
-        answer: Any = SimpleNamespace(status_code=status, request=request, headers={})
-        refusal.response = answer
-        raise refusal
-
-    def write(
-        self, container: str, name: str, content: bytes, metadata: Mapping[str, str] | None = None
-    ) -> Blob:
-        self._writes += 1
-        blob = Blob(
-            name=name,
-            content=content,
-            etag=f"0x{self._writes:X}",
-            # The service has whole seconds.
-            last_modified=self._clock().replace(microsecond=0),
-            metadata=metadata or {},
-        )
-        self.container(container).put(blob)
-        self.on_change(container, name, blob)
-        return blob
-
-    def delete(self, container: str, name: str) -> None:
-        self.container(container).delete(name)
-        self.on_change(container, name, None)
 
 
 class BlobServiceClient:
@@ -231,9 +117,9 @@ class ContainerClient:
     ) -> None:
         there = self._client.account.container(self._name).blobs.get(blob)
         if there is None:
-            raise _not_found(blob)
+            raise not_found(blob)
         if match_condition is MatchConditions.IfNotModified and there.etag != etag:
-            raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+            raise storage_error(ResourceModifiedError, 412, "ConditionNotMet")
         self._client.account.delete(self._name, blob)
 
     def list_blobs(
@@ -328,12 +214,12 @@ class BlobClient:
 
     def _require_none(self) -> None:
         if self._find() is not None:
-            raise _error(ResourceExistsError, 409, "BlobAlreadyExists")
+            raise storage_error(ResourceExistsError, 409, "BlobAlreadyExists")
 
     def _get(self) -> Blob:
         blob = self._find()
         if blob is None:
-            raise _not_found(self._name)
+            raise not_found(self._name)
         return blob
 
     @remote("properties")
@@ -379,9 +265,9 @@ class BlobClient:
         self._require_none()
         source = self._client.account.container(container).blobs.get(name)
         if source is None:
-            raise _not_found(name)
+            raise not_found(name)
         if source_match_condition is not None and source_etag != f'"{source.etag}"':
-            raise _error(ResourceModifiedError, 412, "SourceConditionNotMet")
+            raise storage_error(ResourceModifiedError, 412, "SourceConditionNotMet")
         self._write(source.content)
         return {"copy_status": "success"}
 
@@ -406,7 +292,7 @@ class BlobClient:
         there = self._find()
         if match_condition is MatchConditions.IfNotModified:
             if there is None or there.etag != etag:
-                raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+                raise storage_error(ResourceModifiedError, 412, "ConditionNotMet")
         elif not overwrite:
             self._require_none()
         return {
@@ -419,7 +305,7 @@ class BlobClient:
     ) -> None:
         there = self._get()
         if match_condition is MatchConditions.IfNotModified and there.etag != etag:
-            raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+            raise storage_error(ResourceModifiedError, 412, "ConditionNotMet")
         self._client.account.delete(self._container, self._name)
 
     @remote("create append blob")
@@ -429,21 +315,9 @@ class BlobClient:
         if match_condition is MatchConditions.IfMissing:
             self._require_none()
         elif self._get().etag != etag:
-            raise _error(ResourceModifiedError, 412, "ConditionNotMet")
+            raise storage_error(ResourceModifiedError, 412, "ConditionNotMet")
         self._write(b"")
 
     @remote("append")
     def append_block(self, data: bytes) -> None:
         self._write(self._get().content + data)
-
-
-def _not_found(name: str) -> Exception:
-    return _error(ResourceNotFoundError, 404, "BlobNotFound", name)
-
-
-def _error(
-    kind: type[HttpResponseError], status: int, code: str, text: str = ""
-) -> HttpResponseError:
-    error: Any = kind(f"{code} {text}")
-    error.status_code, error.error_code = status, code
-    return error

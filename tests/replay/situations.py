@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from tests.replay.recording import Document
 from tests.replay.scene import (
-    CONTAINER,
-    Holds,
     Scene,
     ended_as,
     has,
@@ -22,6 +17,17 @@ from tests.replay.scene import (
     is_done,
     is_in,
     landed_as,
+)
+from tests.replay.situation import (
+    BASE,
+    SITUATIONS,
+    Kept,
+    landing,
+    rollout,
+    run,
+    situation,
+    upload,
+    upload_until,
 )
 
 NO_QUOTA_SIZE = "Standard_NC6s_v3"
@@ -43,90 +49,15 @@ QUEUES: Document = {
 """The content of `queues.yml`."""
 QUEUED_COMPUTE = [{"cluster": "queued", "size": "Standard_D4s_v5", "nodes": 1}]
 LONG_QUIET: Document = {"quiet_seconds": 100, "maximum_wait_seconds": 1000}
-BASE: Document = {
-    "source": {"container": CONTAINER},
-    "settle": {"quiet_seconds": 1, "maximum_wait_seconds": 60},
-    "dataset": {"datastore": "landing"},
-    "compute": [{"cluster": "cpu", "size": "Standard_D4s_v5", "nodes": 4}],
-    "gate": {"metric": "accuracy", "floor": 0.5},
-    "retry": {"attempts": 2, "delays_seconds": [0]},
-}
-
-
-Play = Callable[[Scene], Awaitable[None]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """Which generation of an orchestrator is recorded: the n-th of which something holds."""
-
-    orchestrator: str
-    holds: Holds = is_done
-    number: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Situation:
-    """One situation: its pipeline is `BASE` with `changes`."""
-
-    play: Play
-    keep: Mapping[str, Kept]
-    """Name of the recording, without the orchestrator's → what is kept under it."""
-    changes: Document
-
-
-SITUATIONS: dict[str, Situation] = {}
-
-
-def situation(name: str, keep: Mapping[str, Kept], **changes: Any) -> Callable[[Play], Play]:
-    """Make a play a situation."""
-
-    def register(play: Play) -> Play:
-        SITUATIONS[name] = Situation(play=play, keep=keep, changes=changes)
-        return play
-
-    return register
-
-
-def _landing(number: int = 1, holds: Holds = is_done) -> Kept:
-    return Kept(orchestrator="landing", holds=holds, number=number)
-
-
-def _run(state: str, number: int = 1) -> Kept:
-    return Kept(orchestrator="retraining", holds=ended_as(state), number=number)
-
-
-def _rollout(state: str) -> Kept:
-    return Kept(orchestrator="rollout", holds=ended_as(state))
-
-
-def upload(*names: str, landed: int = 1, **script: float) -> Play:
-    """Some files land, and so many generations of `landing` end."""
-
-    async def play(scene: Scene) -> None:
-        await scene.land(*names, **script)
-        await scene.landed(landed)
-
-    return play
-
-
-def upload_until(state: str, **script: float) -> Play:
-    """A file lands, and a run ends in that state."""
-
-    async def play(scene: Scene) -> None:
-        await scene.land("1", **script)
-        await scene.ended(state)
-
-    return play
 
 
 @situation(
     "batches",
     {
-        "started": _landing(1),
-        "duplicate": _landing(3),
-        "succeeded": _run("succeeded"),
-        "beat-the-champion": _run("succeeded", 2),
+        "started": landing(1),
+        "duplicate": landing(3),
+        "succeeded": run("succeeded"),
+        "beat-the-champion": run("succeeded", 2),
     },
 )
 async def three_batches(scene: Scene) -> None:
@@ -139,7 +70,7 @@ async def three_batches(scene: Scene) -> None:
     await scene.landed(3)
 
 
-@situation("marked", {"marked": _landing()}, settle=LONG_QUIET, source={"marker": MARKER})
+@situation("marked", {"marked": landing()}, settle=LONG_QUIET, source={"marker": MARKER})
 async def marked(scene: Scene) -> None:
     """The marker blob says that the batch is whole; and again while the landing is closing."""
     await scene.land("1", accuracy=0.9)
@@ -150,7 +81,7 @@ async def marked(scene: Scene) -> None:
     await scene.landed()
 
 
-@situation("woken-twice", {"restarted": _landing()}, settle=LONG_QUIET)
+@situation("woken-twice", {"restarted": landing()}, settle=LONG_QUIET)
 async def woken_twice(scene: Scene) -> None:
     """Two simultaneous events make a settling landing continue as new."""
     await scene.land("1", accuracy=0.9)
@@ -161,9 +92,9 @@ async def woken_twice(scene: Scene) -> None:
 @situation(
     "shrunk",
     {
-        "only-deletions": _landing(holds=landed_as("only-deletions")),
-        "held": _landing(holds=landed_as("held")),
-        "released": _landing(2, landed_as("started")),
+        "only-deletions": landing(holds=landed_as("only-deletions")),
+        "held": landing(holds=landed_as("held")),
+        "released": landing(2, landed_as("started")),
     },
 )
 async def shrunk(scene: Scene) -> None:
@@ -181,7 +112,7 @@ async def shrunk(scene: Scene) -> None:
     await scene.until("landing", landed_as("started"), 2)
 
 
-@situation("uploaded", {"invalid-manifest": _landing()}, source={"manifest": MANIFEST})
+@situation("uploaded", {"invalid-manifest": landing()}, source={"manifest": MANIFEST})
 async def invalid_manifest(scene: Scene) -> None:
     """The uploader's manifest breaks its rules."""
     await scene.land("1")
@@ -189,7 +120,7 @@ async def invalid_manifest(scene: Scene) -> None:
     await scene.landed()
 
 
-@situation("removed", {"not-deployed": _landing()}, settle={"quiet_seconds": 5})
+@situation("removed", {"not-deployed": landing()}, settle={"quiet_seconds": 5})
 async def removed(scene: Scene) -> None:
     """The pipeline is removed while its landing settles."""
     await scene.land("1")
@@ -198,7 +129,7 @@ async def removed(scene: Scene) -> None:
     await scene.landed()
 
 
-@situation("followed-up", {"followed-up": _landing()})
+@situation("followed-up", {"followed-up": landing()})
 async def followed_up(scene: Scene) -> None:
     """More lands while the run is training."""
     await scene.land("1", seconds=3)
@@ -210,9 +141,9 @@ async def followed_up(scene: Scene) -> None:
 @situation(
     "requested",
     {
-        "requested": _landing(1),
-        "requested-duplicate": _landing(2),
-        "requested-again": _landing(3),
+        "requested": landing(1),
+        "requested-duplicate": landing(2),
+        "requested-again": landing(3),
     },
     settle=LONG_QUIET,
 )
@@ -228,7 +159,7 @@ async def requested(scene: Scene) -> None:
     await scene.landed(3)
 
 
-@situation("late", {"activity-retried": _landing()}, source={"container": "late"})
+@situation("late", {"activity-retried": landing()}, source={"container": "late"})
 async def late_container(scene: Scene) -> None:
     """An activity fails until the container is there, which then is empty."""
     await scene.request("too-early")
@@ -237,7 +168,7 @@ async def late_container(scene: Scene) -> None:
     await scene.landed()
 
 
-@situation("crashed", {"retrying": _run("retrying"), "resumed": _run("succeeded")})
+@situation("crashed", {"retrying": run("retrying"), "resumed": run("succeeded")})
 async def crashed(scene: Scene) -> None:
     """A job fails without a word; the next attempt resumes."""
     await scene.land("1", crashes=1)
@@ -245,7 +176,7 @@ async def crashed(scene: Scene) -> None:
     await scene.ended("succeeded")
 
 
-@situation("superseded", {"superseded": _run("superseded")}, retry={"delays_seconds": [20]})
+@situation("superseded", {"superseded": run("superseded")}, retry={"delays_seconds": [20]})
 async def superseded(scene: Scene) -> None:
     """Newer data is claimed before the next attempt begins."""
     await scene.land("1", crashes=1)
@@ -254,7 +185,7 @@ async def superseded(scene: Scene) -> None:
     await scene.ended("superseded")
 
 
-@situation("cancelled", {"cancelled": _run("cancelled")})
+@situation("cancelled", {"cancelled": run("cancelled")})
 async def cancelled(scene: Scene) -> None:
     """Cancel the run while its job is running."""
     await scene.land("1", seconds=100)
@@ -264,7 +195,7 @@ async def cancelled(scene: Scene) -> None:
 
 
 @situation(
-    "over-budget", {"cancelled-in-queue": _run("cancelled")}, compute=QUEUED_COMPUTE, queue="poor"
+    "over-budget", {"cancelled-in-queue": run("cancelled")}, compute=QUEUED_COMPUTE, queue="poor"
 )
 async def over_budget(scene: Scene) -> None:
     """Cancel a run that waits in its queue."""
@@ -276,7 +207,7 @@ async def over_budget(scene: Scene) -> None:
 
 @situation(
     "too-slow",
-    {"deadline-exceeded": _run("failed")},
+    {"deadline-exceeded": run("failed")},
     retry={"attempts": 1},
     limits={"running_seconds": RUNNING_LIMIT_SECONDS},
 )
@@ -293,7 +224,7 @@ async def too_slow(scene: Scene) -> None:
     "long-wait",
     {
         "restarted": Kept(orchestrator="retraining", holds=is_continued),
-        "long-wait": _run("succeeded"),
+        "long-wait": run("succeeded"),
     },
 )
 async def long_wait(scene: Scene) -> None:
@@ -303,7 +234,7 @@ async def long_wait(scene: Scene) -> None:
     await scene.ended("succeeded")
 
 
-@situation("terminated", {"run-terminated": _landing()})
+@situation("terminated", {"run-terminated": landing()})
 async def terminated(scene: Scene) -> None:
     """An operator terminates the run under the landing."""
     await scene.land("1", seconds=3)
@@ -318,10 +249,10 @@ async def terminated(scene: Scene) -> None:
 @situation(
     "rolled-out",
     {
-        "deployed": _run("succeeded"),
-        "finished": _rollout("finished"),
-        "superseded-while-baking": _rollout("superseded"),
-        "rolled-back": _rollout("rolled_back"),
+        "deployed": run("succeeded"),
+        "finished": rollout("finished"),
+        "superseded-while-baking": rollout("superseded"),
+        "rolled-back": rollout("rolled_back"),
         "restored": Kept(orchestrator="rollout", holds=ended_as("finished"), number=2),
     },
     deploy={
@@ -361,7 +292,7 @@ async def rolled_out(scene: Scene) -> None:
 
 @situation(
     "batch-rolled-out",
-    {"batch-finished": _rollout("finished"), "batch-rolled-back": _rollout("rolled_back")},
+    {"batch-finished": rollout("finished"), "batch-rolled-back": rollout("rolled_back")},
     deploy={"kind": "batch", "endpoint": "batch-rolled-out", "compute": "cpu"},
 )
 async def rolled_out_for_batches(scene: Scene) -> None:
@@ -375,22 +306,22 @@ async def rolled_out_for_batches(scene: Scene) -> None:
 # Without its marker.
 situation(
     "overdue",
-    {"overdue": _landing()},
+    {"overdue": landing()},
     source={"marker": MARKER},
     settle={"quiet_seconds": 1, "maximum_wait_seconds": 3},
 )(upload("1"))
 # The job finds that its data was overwritten.
-situation("overwritten", {"data-changed": _landing()})(upload("1", changed=1))
+situation("overwritten", {"data-changed": landing()})(upload("1", changed=1))
 # Listed in ranges of names: here its partitions (see `recorded_app`).
 situation(
     "large",
-    {"in-ranges": _landing(), "ranges": Kept(orchestrator="freezing")},
+    {"in-ranges": landing(), "ranges": Kept(orchestrator="freezing")},
     source={"partitions": "date=%Y-%m-%d"},
     dataset={"newest_partitions": 3},
 )(upload("date=2026-11-20/1", "date=2026-11-21/2", "date=2026-11-22/3", accuracy=0.9))
 situation(
     "copied",
-    {"copied": _landing(), "copies": Kept(orchestrator="freezing")},
+    {"copied": landing(), "copies": Kept(orchestrator="freezing")},
     dataset={"freeze": "copy"},
 )(upload("1", "2", accuracy=0.9))
 
@@ -406,15 +337,15 @@ async def forgotten(scene: Scene) -> None:
 
 
 # The trainer refuses a file: it is left out, and the landing follows itself up.
-situation("poisoned", {"quarantined": _landing(), "data-rejected": _run("rejected")})(
+situation("poisoned", {"quarantined": landing(), "data-rejected": run("rejected")})(
     upload("1", "2.bad", landed=2, accuracy=0.9)
 )
-situation("hopeless", {"out-of-attempts": _run("failed")})(upload_until("failed", crashes=9))
+situation("hopeless", {"out-of-attempts": run("failed")})(upload_until("failed", crashes=9))
 
 
 @situation(
     "sliced",
-    {"slice-fell": _run("not_promoted"), "better": _run("succeeded", 2)},
+    {"slice-fell": run("not_promoted"), "better": run("succeeded", 2)},
     gate={
         "significance": {"alpha": 0.05},
         "slices": [{"match": "label:*", "fall_at_most": 0.05, "samples_at_least": 50}],
@@ -433,11 +364,11 @@ async def sliced(scene: Scene) -> None:
 # With nodes of its queue.
 situation(
     "admitted",
-    {"admitted": _run("succeeded")},
+    {"admitted": run("succeeded")},
     compute=QUEUED_COMPUTE,
     queue="open",
 )(upload_until("succeeded", accuracy=0.9))
-situation("below-floor", {"not-promoted": _run("not_promoted")})(
+situation("below-floor", {"not-promoted": run("not_promoted")})(
     upload_until("not_promoted", accuracy=0.4)
 )
 
@@ -446,9 +377,9 @@ situation("below-floor", {"not-promoted": _run("not_promoted")})(
     "checked",
     {
         "check-passed": Kept(orchestrator="retraining", holds=is_continued),
-        "not-needed": _run("not_needed"),
-        "held": _run("held"),
-        "checked": _landing(3),
+        "not-needed": run("not_needed"),
+        "held": run("held"),
+        "checked": landing(3),
     },
     checks={"job": "job.yml", "compute": BASE["compute"]},
     champion_check={"job": "job.yml", "compute": BASE["compute"], "margin": 0.1},
@@ -465,7 +396,7 @@ async def checked(scene: Scene) -> None:
 
 situation(
     "no-quota",
-    {"quota-exceeded": _run("rejected")},
+    {"quota-exceeded": run("rejected")},
     compute=[{"cluster": "gpu", "size": NO_QUOTA_SIZE, "nodes": 1}],
 )(upload_until("rejected", accuracy=0.4))
 

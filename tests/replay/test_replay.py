@@ -14,7 +14,7 @@ from azure.durable_functions.models.actions.ActionType import ActionType
 
 from localazure.functions.durable.engine.history import EventType
 from orchestrations.contracts.landing import LandingResult
-from orchestrations.contracts.runs import TERMINAL_RUN_STATES
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES
 from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing

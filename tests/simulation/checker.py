@@ -10,7 +10,8 @@ from typing import Any
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
-from orchestrations.contracts.runs import STATUS_LIMIT_BYTES, TERMINAL_RUN_STATES, notification_of
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, notification_of
+from orchestrations.contracts.runs import STATUS_LIMIT_BYTES
 from orchestrations.names import REQUEST_PREFIX, landing_instance
 from tests.simulation.api_checker import INVARIANTS_OF_THE_API
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY

@@ -21,7 +21,7 @@ from orchestrations.landing.landing import landing
 from orchestrations.names import training_name
 from orchestrations.rollout.rollout import rollout
 from orchestrations.training.retraining import retraining
-from tests.fakes.blob_storage import Blob
+from tests.fakes.storage_account import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.releases import Release
 from tests.simulation.scheduler import START

@@ -141,21 +141,10 @@ KEPT: Mapping[str, Story] = {
         *(Upload(at=HOUR + 200 * n, path="1.png", content=f"{n}") for n in range(40)),
         Deploy(at=HOUR + 100, floor=0.7, changes=("settle",)),
     ),
-    "metrics that cannot be read while a healthy model bakes": week(
-        "online", *TWO_MODELS, Outage(service="metrics", at=LATER + 2_500, seconds=1_800)
-    ),
     "jobs that cannot be read while a healthy model bakes": week(
         "batch",
         UPLOAD,
         OutageAfter(activity="observe_rollout", number=10, service="azure_ml", seconds=600),
-    ),
-    "Azure ML is away at the start of a rollout": week(
-        "online",
-        UPLOAD,
-        OutageAfter(activity="claim_endpoint", number=1, service="azure_ml", seconds=2 * HOUR),
-    ),
-    "scoring is away during the smoke request": week(
-        "online", UPLOAD, Outage(service="scoring", at=HOUR, seconds=2 * HOUR)
     ),
     "Azure ML is away while a deployment is provisioned": week(
         "online", UPLOAD, Outage(service="azure_ml", at=HOUR + 900, seconds=2 * HOUR)
@@ -166,14 +155,8 @@ KEPT: Mapping[str, Story] = {
         ModelFate(number=1, end="fails its smoke request"),
         *(SecondCopy(number=number, delay=HOUR) for number in range(1, 150)),
     ),
-    "the endpoint of a rollout is deleted": week(
-        "online", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)
-    ),
     "the batch endpoint of a rollout is deleted": week(
         "batch", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)
-    ),
-    "a bad model is rolled back by people": week(
-        "online", *TWO_MODELS, RollBackModel(at=LATER + 2 * HOUR)
     ),
     "a bad model of a batch endpoint is rolled back by people": week(
         "batch", *TWO_MODELS, RollBackModel(at=LATER + 3 * HOUR)

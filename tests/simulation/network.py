@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from azure.core.exceptions import ServiceResponseError
 
+from tests.fakes.azure_ml import refusal
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import CallFault, Crash, Outage, Service, Story
-from tests.unit.handlers.azure_ml_fake import refusal
 
 Result = TypeVar("Result")
 # The SDKs give up after their own retries.

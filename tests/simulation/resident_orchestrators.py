@@ -48,14 +48,14 @@ class _Session:
 
     def begin(self, trigger: OrchestratorTrigger) -> Decision:
         """Replay everything up to now."""
-        answer = self.orchestrator.handle(replay_shortcut._context(trigger, None))
+        answer = self.orchestrator.handle(replay_shortcut.make_context(trigger, None))
         return decision.from_answer(answer)
 
     def go_on(self, trigger: OrchestratorTrigger) -> Decision:
         """Handle what happened since."""
         executor = self._executor
         for document in [*trigger.past[self._seen :], *trigger.arrived]:
-            executor.process_event(replay_shortcut._event(document, is_played=False))
+            executor.process_event(replay_shortcut.make_event(document, is_played=False))
             if executor.has_execution_completed:
                 break
         self._seen = len(trigger.past) + len(trigger.arrived)

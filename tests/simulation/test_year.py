@@ -20,7 +20,7 @@ from handlers.operate import copy_retention
 from handlers.operate.retention import DAYS_AFTER_COPIES
 from handlers.operate.retention_kinds import KEPT, KINDS, RECORDS, Kind, Place
 from handlers.platform.settings import KEEP_DAYS
-from tests.fakes.blob_storage import Blob
+from tests.fakes.storage_account import Blob
 from tests.simulation import scheduler, world
 from tests.simulation.fakes.training import RECORDS_CONTAINER, RESULTS_CONTAINER
 from tests.simulation.story import (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tests.simulation.checker import check
 from tests.simulation.drawing import draw
+from tests.simulation.evidence import Evidence
 from tests.simulation.shrinking import shrink
 from tests.simulation.story import Story
 from tests.simulation.world import World
@@ -43,6 +44,20 @@ def try_story(story: Story) -> Trial:
         return Trial(story, check(world))
     except Exception:  # noqa: BLE001 - a week that breaks off is one that failed
         return Trial(story, [f"the week breaks off: {traceback.format_exc()}"])
+
+
+def check_well(story: Story) -> Evidence:
+    """The outcome of a story.
+
+    Raises:
+        AssertionError: an invariant does not hold.
+    """
+    world = World(story)
+    with logged(world.host.note):
+        world.run()
+    problems = check(world)
+    assert not problems, str(Trial(story, problems))
+    return Evidence(world)
 
 
 class _CaughtErrors(logging.Handler):

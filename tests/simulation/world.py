@@ -20,7 +20,8 @@ from orchestrations.landing.landing import landing
 from orchestrations.platform.activities import ACTIVITIES
 from orchestrations.rollout.rollout import rollout
 from orchestrations.training.retraining import retraining
-from tests.fakes.blob_storage import Blob, BlobServiceClient, StorageAccount
+from tests.fakes.blob_storage import BlobServiceClient
+from tests.fakes.storage_account import Blob, StorageAccount
 from tests.simulation.acts import Acts
 from tests.simulation.fakes.azure_ml import MLClient, Workspace
 from tests.simulation.fakes.endpoint_clients import PipelineClients

@@ -14,7 +14,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
 from handlers.operate.api.actions import Asked, keep_action
-from handlers.operate.api.documents import ChampionChanged
+from handlers.operate.api.model_documents import ChampionChanged
 from handlers.operate.api.models import azure_ml_asked
 from handlers.operate.api.requests import Problem
 from handlers.platform.bulkheads import AZURE_ML, STORAGE

@@ -18,13 +18,8 @@ from handlers.landing.dataset_claims import claimed_dataset, find_end_by_check
 from handlers.landing.forgetting import content_of, read_contents
 from handlers.landing.zone_troubles import read_troubles
 from handlers.operate.api import sentences
-from handlers.operate.api.documents import (
-    ExplainedEvent,
-    Explanation,
-    InModel,
-    ModelVersion,
-    SeenBy,
-)
+from handlers.operate.api.documents import ExplainedEvent, Explanation
+from handlers.operate.api.model_documents import InModel, ModelVersion, SeenBy
 from handlers.operate.api.models import seen_by
 from handlers.operate.api.requests import Parameters, invalid_request
 from handlers.platform.clients import Clients

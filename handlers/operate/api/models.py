@@ -13,7 +13,7 @@ from azure.core.exceptions import AzureError
 from pydantic import Field
 
 from handlers.landing.dataset_claims import claimed_dataset
-from handlers.operate.api.documents import (
+from handlers.operate.api.model_documents import (
     ModelBlob,
     ModelBlobs,
     ModelDataset,

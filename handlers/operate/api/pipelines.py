@@ -47,7 +47,7 @@ from handlers.training.champions import find_champion
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch
 from orchestrations.contracts.outcomes import rule_of_hold
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.errors import InvalidSetting, LandfallError
 from orchestrations.names import landing_instance
 

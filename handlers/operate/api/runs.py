@@ -47,7 +47,7 @@ from handlers.training.retries import read_redriven
 from orchestrations.configuration.pipeline import Name
 from orchestrations.contracts.landing import LandingResult, LandingStatus
 from orchestrations.contracts.outcomes import rule_of_run, rule_of_verdict
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext
 from orchestrations.training.retraining import retraining

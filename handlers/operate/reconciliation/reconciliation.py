@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from handlers.landing.event_records import alert_rejected
+from handlers.landing.rejected_events import alert_rejected
 from handlers.notify.dead_letter_queue import Kind, collect, give_back, sweep
 from handlers.notify.outbox import publish_alert, trouble
 from handlers.operate.copy_retention import delete_unneeded_copies

@@ -48,12 +48,8 @@ from handlers.training.retries import start_attempt
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.capacity import ReturnNodes
 from orchestrations.contracts.notifications import Notification, PublishNotification
-from orchestrations.contracts.runs import (
-    TERMINAL_RUN_STATES,
-    DeadLetter,
-    RunRequest,
-    notification_of,
-)
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, notification_of
+from orchestrations.contracts.runs import DeadLetter, RunRequest
 from orchestrations.contracts.training import (
     CancelJob,
     GetJob,

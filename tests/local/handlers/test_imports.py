@@ -51,7 +51,7 @@ from handlers.training.job_outputs import read_results, results_folder
 from handlers.platform.run_records import read_bad_files, read_metrics
 from handlers.platform.run_records import request_cancel
 from orchestrations.contracts.training import ReadResults
-from tests.unit.handlers.azure_ml_fake import make_world
+from tests.fakes.azure_ml import make_world
 
 world = make_world()
 del vars(world.clients)["ml"]  # what asks for it would load the SDK

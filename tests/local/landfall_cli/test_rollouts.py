@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from handlers.operate.api.documents import ChampionChanged
+from handlers.operate.api.model_documents import ChampionChanged
 from handlers.operate.api.rollouts import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
 from orchestrations.contracts.rollouts import Unknown

@@ -29,7 +29,7 @@ from replay_guard.matching import Difference
 from replay_guard.redaction import redact
 from replay_guard.replay import replay
 from replay_guard.versions import Versioning
-from tests.unit.handlers.azure_ml_fake import a_job, make_world
+from tests.fakes.azure_ml import a_job, make_world
 from tests.unit.orchestrations.driver import answered_by
 from tests.unit.orchestrations.examples import run_request
 from tests.unit.orchestrations.training.simulated_workspace import Cluster

@@ -18,12 +18,12 @@ from typing import Any
 
 import yaml
 
+from tests.fakes.azure_ml import refusal
 from tests.fakes.blob_storage import remote
 from tests.simulation.fakes.endpoint_clients import Deployments, Endpoints
 from tests.simulation.fakes.serving import Serving
 from tests.simulation.network import Network
 from tests.simulation.scheduler import START
-from tests.unit.handlers.azure_ml_fake import refusal
 
 Key = tuple[str, ...]
 

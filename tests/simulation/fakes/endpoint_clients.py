@@ -13,12 +13,12 @@ from urllib.parse import parse_qsl, urlsplit
 from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
+from tests.fakes.azure_ml import refusal
 from tests.fakes.blob_storage import remote
 from tests.simulation.fakes.serving import Deployment, Kind, Serving
 from tests.simulation.network import Network
 from tests.simulation.scheduler import START, Scheduler
 from tests.simulation.story import HOUR
-from tests.unit.handlers.azure_ml_fake import refusal
 
 Call = Callable[[str, Callable[[], Any]], Any]
 SCORING_HOST = "scoring.example"

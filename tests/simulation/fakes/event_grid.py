@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from handlers.landing.monitor_signals import THRESHOLD_TAG
-from tests.fakes.blob_storage import ACCOUNT, Blob
+from tests.fakes.storage_account import ACCOUNT, Blob
 from tests.simulation.fakes.service_bus import Broker
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler

@@ -12,6 +12,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tests.fakes.azure_ml import refusal
 from tests.simulation.rollout_items import (
     ModelEnd,
     ModelFate,
@@ -21,7 +22,6 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import (
     Story,
 )
-from tests.unit.handlers.azure_ml_fake import refusal
 
 Kind = Literal["online", "batch"]
 Shares = dict[str, int]

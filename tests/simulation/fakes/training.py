@@ -13,11 +13,11 @@ from typing import Any
 from handlers.training.job_outputs import results_folder
 from orchestrations.configuration.checks import Stage
 from orchestrations.names import run_of_job, stage_job
-from tests.fakes.blob_storage import StorageAccount
+from tests.fakes.azure_ml import refusal
+from tests.fakes.storage_account import StorageAccount
 from tests.simulation.fakes.azure_ml import Workspace
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import HOUR, JobEnd, JobFate, Story
-from tests.unit.handlers.azure_ml_fake import refusal
 
 RESULTS_CONTAINER = "azureml"
 RECORDS_CONTAINER = "landfall"

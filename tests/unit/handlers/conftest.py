@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.fakes.azure_ml import World, make_world
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -25,7 +25,6 @@ from tests.simulation.durable_client import DurableClient
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.task_hub import ActivityCall, HubInstance, Orchestrator, TaskHub
 
-DOWN_SECONDS = 30.0
 START = datetime(2026, 11, 21, tzinfo=UTC)
 Activities = Mapping[str, Callable[[dict[str, Any]], Any]]
 
@@ -81,7 +80,6 @@ class Driver:
             latency=lambda: self.latency(),  # noqa: PLW0108 - it may be replaced
         )
         self._hub.run_activity = self._run_activity
-        self._crash: tuple[int, bool] | None = None
         self.activities_run = 0
         """Number of activities that were started."""
         self.client: Any = DurableClient(self._hub)
@@ -123,18 +121,8 @@ class Driver:
         """Schedule an external event, in seconds after the start."""
         self.at(seconds, lambda: self._hub.raise_event(instance, name))
 
-    def crash_at(self, number: int, *, after_its_effect: bool) -> None:
-        """Let the host die in an activity, counted from 1, and start again after `DOWN_SECONDS`."""
-        self._crash = (number, after_its_effect)
-
     def _run_activity(self, call: ActivityCall) -> None:
         self.activities_run += 1
-        if self._crash is not None and self._crash[0] == self.activities_run:
-            if self._crash[1]:
-                self._activities[call.name](json.loads(call.input_json))
-            self._hub.go_down()
-            self._scheduler.after(DOWN_SECONDS, self._hub.come_up)
-            return
         # The activity takes effect now; its result arrives later.
         try:
             result = self._activities[call.name](json.loads(call.input_json))

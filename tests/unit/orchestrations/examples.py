@@ -11,7 +11,8 @@ from typing import Any
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.manifest import DatasetVersion, ManifestLine, encode_line
-from orchestrations.contracts.runs import RunRequest, RunState, RunStatus
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunRequest, RunStatus
 
 FROZEN_AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 

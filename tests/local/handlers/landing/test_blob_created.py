@@ -18,9 +18,9 @@ from handlers.landing.event_records import Entry, read_zone_activity
 from handlers.platform.event_envelope import Delivered
 from orchestrations.contracts.landing import LandingRequest, LandingStatus, ReadZoneActivity
 from orchestrations.names import landing_instance
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.zone_on_storage import Zone, queued
 from tests.spying import spy
-from tests.unit.handlers.durable_fake import TaskHub
 
 NOW = datetime.now(UTC)
 SECOND = timedelta(seconds=1)

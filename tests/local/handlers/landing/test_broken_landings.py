@@ -61,25 +61,6 @@ async def state_of(scene: Scene) -> tuple[str, str]:
 
 
 @pytest.mark.usefixtures("unsent")
-async def test_it_is_told_once_while_it_is_opened_again_each_hour_for_two_days(
-    scene: Scene,
-) -> None:
-    scene.land("1.png")
-    for hour in range(48):
-        fail(scene, NOW + hour * HOUR)
-        assert (await scene.reconcile()).landings_started == [scene.landing]
-        assert len(alerts(scene)) == 1
-    (alert,) = alerts(scene)
-    assert alert["properties"]["severity"] == "error"
-    assert json.loads(alert["body"])["data"]["message"] == "403: a role is missing"
-    state, sentence = await state_of(scene)
-    assert state == "needs-a-human"
-    assert sentence.startswith("the landing fails since ")
-    assert sentence.endswith(", 48 times: 403: a role is missing")
-    assert sentence.removeprefix("the") in (await scene.explain("1.png"))["reason"]
-
-
-@pytest.mark.usefixtures("unsent")
 async def test_a_new_cause_is_told_and_one_that_differs_in_its_ids_is_not_new(
     scene: Scene,
 ) -> None:
@@ -91,18 +72,6 @@ async def test_a_new_cause_is_told_and_one_that_differs_in_its_ids_is_not_new(
         "403 RequestId:0a1b2c3d",
         "gone",
     ]
-
-
-@pytest.mark.usefixtures("unsent")
-async def test_a_recurrence_after_a_batch_is_told_again(scene: Scene) -> None:
-    scene.land("1.png")
-    fail(scene, NOW - 3 * HOUR)
-    await scene.reconcile()
-    scene.close_batch(NOW - 2 * HOUR)
-    assert (await state_of(scene))[0] == "idle"
-    fail(scene, NOW - HOUR)
-    await scene.reconcile()
-    assert len(alerts(scene)) == 2
 
 
 @pytest.mark.usefixtures("unsent")

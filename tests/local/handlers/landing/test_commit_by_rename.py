@@ -15,8 +15,8 @@ from handlers.platform.manifests import read_manifest_from
 from localazure.runtime.environment import Environment
 from localazure.storage.service import event_journal
 from orchestrations.names import landing_instance
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.zone_on_storage import LAKE, Zone
-from tests.unit.handlers.durable_fake import TaskHub
 
 
 def emitted(environment: Environment, prefix: str) -> list[EventGridEvent]:

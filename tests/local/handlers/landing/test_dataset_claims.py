@@ -12,7 +12,8 @@ from handlers.platform import record_store
 from handlers.platform.run_records import add_to_record, read_claim, read_run_record
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim, OpenedBy
-from orchestrations.contracts.runs import Redrive, RunRequest, RunState
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import Redrive, RunRequest
 from orchestrations.contracts.training import RunRecord
 from tests.local.handlers.zone_on_storage import Zone
 from tests.spying import spy

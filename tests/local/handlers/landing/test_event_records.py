@@ -12,10 +12,10 @@ from handlers.landing import event_records
 from handlers.landing.blob_created import handle_blob_events
 from handlers.landing.event_records import UNREADABLE, Entry, append_to_log, read_log
 from handlers.operate.reconciliation.reconciliation import reconcile
+from tests.fakes.azure_ml import Workspace
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.local.handlers.zone_on_storage import Zone, queued
-from tests.unit.handlers.azure_ml_fake import Workspace
-from tests.unit.handlers.durable_fake import TaskHub
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient

@@ -34,9 +34,9 @@ from orchestrations.contracts.landing import (
     HoldReason,
 )
 from orchestrations.names import alert_id, landing_instance
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import with_rules
 
 

@@ -16,10 +16,10 @@ from handlers.platform.manifests import read_manifest_from
 from handlers.platform.run_index import index_run
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.training import RunRecord
+from tests.fakes.azure_ml import Workspace
 from tests.local.handlers.landing.freezing_process import Process
 from tests.local.handlers.landing.test_copies import kept
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.handlers.azure_ml_fake import Workspace
 from tests.unit.orchestrations.examples import run_status
 
 # A time at which every blob of the tests is old: the service sets the write times.

@@ -23,8 +23,8 @@ from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import RunInput
 from orchestrations.names import claim_record
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.world_with_messaging import Namespace, World
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, encode_manifest, run_request, version_of
 
 PREFIX = f"digits-{DATASET.version}"

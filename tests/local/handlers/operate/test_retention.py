@@ -16,11 +16,11 @@ from handlers.platform.run_records import add_to_record
 from handlers.rollout.endpoint_claims import claim_endpoint
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.rollouts import ClaimEndpoint
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord
+from tests.fakes.azure_ml import Workspace, refusal
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.zone_on_storage import WORKSPACE_CONTAINER, Zone
-from tests.unit.handlers.azure_ml_fake import Workspace, refusal
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import run_status
 
 # A time at which every blob of the tests is old: the service sets the write times.

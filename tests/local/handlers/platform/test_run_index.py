@@ -10,7 +10,7 @@ from handlers.platform import run_index
 from handlers.platform.run_index import RunPage, list_runs
 from handlers.platform.run_records import add_to_record, read_run_record
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord, RunStep
 from tests.local.handlers.zone_on_storage import Zone
 from tests.spying import spy

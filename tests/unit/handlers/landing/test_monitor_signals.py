@@ -14,7 +14,7 @@ from handlers.landing.monitor_signals import (
     start_retraining,
 )
 from orchestrations.contracts.landing import LandingPhase, LandingRequest, LandingStatus
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.durable_client import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 PIPELINES = ("digits", "digits-live", "shapes")

@@ -15,7 +15,7 @@ from orchestrations.contracts.notifications import (
     RolloutNotificationKind,
 )
 from orchestrations.contracts.rollouts import RolloutState
-from tests.unit.handlers.azure_ml_fake import make_world
+from tests.fakes.azure_ml import make_world
 from tests.unit.handlers.platform.test_spans import UPLOAD, rollout_status
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
 

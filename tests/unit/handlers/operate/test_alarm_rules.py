@@ -21,9 +21,9 @@ from handlers.operate.alarm_rules import (
 from handlers.operate.api.alarms import compare
 from handlers.platform.event_envelope import EventEnvelope
 from orchestrations.configuration.pipeline import Alarms
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.errors import InvalidEvent
-from tests.unit.handlers.azure_ml_fake import make_world
+from tests.fakes.azure_ml import make_world
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
 HOUR = timedelta(hours=1)

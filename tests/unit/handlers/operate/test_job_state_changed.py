@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from azure.functions import EventGridEvent
 
-from handlers.landing.event_records import RejectedEvent
+from handlers.landing.rejected_events import RejectedEvent
 from handlers.operate import job_state_changed
 from handlers.operate.job_state_changed import handle_job_events
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
 from orchestrations.errors import InvalidSetting
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.durable_client import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
 RUN = "digits-0123456789abcdef-1"

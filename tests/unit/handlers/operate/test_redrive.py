@@ -20,7 +20,7 @@ from handlers.platform.settings import Settings
 from handlers.training.retries import retry_message
 from orchestrations.contracts.base import Failure
 from orchestrations.errors import OfAnotherRelease
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.durable_client import TaskHub
 from tests.unit.orchestrations.examples import DATASET, run_request
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

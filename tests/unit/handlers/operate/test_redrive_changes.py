@@ -15,7 +15,7 @@ from orchestrations.configuration.pipeline import ComputeOption, Limits
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.manifest import ManifestLine, decode_line
 from orchestrations.contracts.runs import Redrive, RunRequest
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.fakes.azure_ml import World, make_world
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, encode_manifest, run_request
 
 RUN = f"digits-{DATASET.version}-3"

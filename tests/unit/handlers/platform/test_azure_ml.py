@@ -7,7 +7,7 @@ from azure.storage.blob import StorageErrorCode
 
 from handlers.platform.azure_ml import is_refusal, reason, refused_as_job_rejected
 from orchestrations.errors import MESSAGE_LIMIT_CHARACTERS, JobRejected
-from tests.unit.handlers.azure_ml_fake import refusal
+from tests.fakes.azure_ml import refusal
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 422])

@@ -19,7 +19,7 @@ from handlers.platform.azure_ml_jobs import (
     parse_rank,
 )
 from orchestrations.contracts.training import CancelJob, DiagnoseJob, JobDiagnosis
-from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
+from tests.fakes.azure_ml import World, a_job, make_world, refusal
 
 RUN = "digits-0123456789abcdef-1"
 CANCEL = CancelJob(job=RUN)

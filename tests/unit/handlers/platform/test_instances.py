@@ -16,7 +16,7 @@ from handlers.platform.instances import (
     is_live,
     wake_up,
 )
-from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
+from tests.fakes.durable_client import STARTED_AT, TaskHub
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from handlers.training.retries import schedule_retry
 from orchestrations.contracts.landing import AlertOperators
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.runs import ScheduleRetry
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.fakes.azure_ml import World, make_world
 from tests.unit.orchestrations.examples import PIPELINE, run_request, run_status
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from handlers.platform.rollout_index import read_steps, record_step
 from handlers.platform.settings import Settings
 from handlers.platform.telemetry import Telemetry
+from tests.fakes.azure_ml import World, make_world
 from tests.spying import spy
-from tests.unit.handlers.azure_ml_fake import World, make_world
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 ROLLOUT = "rollout-live-7"

@@ -19,7 +19,8 @@ from handlers.platform.spans import (
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import BatchTrace, LandingResult, RecordBatch
 from orchestrations.contracts.rollouts import RolloutState, RolloutStatus
-from orchestrations.contracts.runs import Model, RunState
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import Model
 from orchestrations.contracts.training import RunRecord, RunStep
 from orchestrations.platform.trace_context import TraceContext, batch_context
 from tests.unit.orchestrations.examples import DATASET, run_status

@@ -35,7 +35,7 @@ from orchestrations.contracts.rollouts import (
 from orchestrations.contracts.runs import Model
 from orchestrations.errors import RolloutImpossible
 from orchestrations.names import smoke_job
-from tests.unit.handlers.azure_ml_fake import World, a_deployment, a_job, make_world
+from tests.fakes.azure_ml import World, a_deployment, a_job, make_world
 from tests.unit.handlers.rollout.test_requests import DEPLOY, DEPLOYING, NOW
 
 LIVE = "digits-live"

@@ -17,7 +17,7 @@ from handlers.rollout.endpoint_claims import (
 )
 from orchestrations.contracts.rollouts import ClaimEndpoint, EndpointClaim, ReleaseEndpoint
 from orchestrations.names import is_rollout_of, rollout_id
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.fakes.azure_ml import World, make_world
 
 LIVE = "digits-live"
 

@@ -39,15 +39,15 @@ from orchestrations.contracts.rollouts import (
 )
 from orchestrations.errors import RolloutImpossible
 from orchestrations.names import rollout_id
-from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.azure_ml_fake import (
+from tests.fakes.azure_ml import (
     Background,
     World,
     a_deployment,
     an_endpoint,
     make_world,
 )
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.durable_client import TaskHub
+from tests.unit.handlers.asking import ask, check_problem
 from tests.unit.orchestrations.examples import PIPELINE
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)

@@ -25,12 +25,13 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     ReturnNodes,
 )
-from orchestrations.contracts.runs import CancelRequest, RunState, RunStatus
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import CancelRequest, RunStatus
 from orchestrations.contracts.training import RunRecord, RunStep
 from orchestrations.errors import InvalidQueues, QuotaExceeded
 from orchestrations.training import accounts
-from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.azure_ml import World, a_job, make_world
+from tests.fakes.durable_client import TaskHub
 from tests.unit.orchestrations.examples import run_status
 
 GPU = ComputeOption(cluster="gpu", size="Standard_NC6s_v3", nodes=2)

@@ -24,7 +24,7 @@ from orchestrations.contracts.runs import Redrive
 from orchestrations.contracts.training import RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import results_record
-from tests.unit.handlers.azure_ml_fake import World, a_job, make_world, refusal
+from tests.fakes.azure_ml import World, a_job, make_world, refusal
 from tests.unit.handlers.training.test_champions import put
 from tests.unit.orchestrations.examples import DATASET, FROZEN_AT, PIPELINE
 

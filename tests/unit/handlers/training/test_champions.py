@@ -14,7 +14,7 @@ from handlers.training.champions import (
     promote,
     roll_back,
 )
-from tests.unit.handlers.azure_ml_fake import World
+from tests.fakes.azure_ml import World
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)

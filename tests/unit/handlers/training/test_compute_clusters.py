@@ -11,7 +11,7 @@ from handlers.training.compute_clusters import ensure_capacity
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.training import Capacity, EnsureCapacity
 from orchestrations.errors import InvalidSetting, JobRejected, QuotaExceeded, TransientError
-from tests.unit.handlers.azure_ml_fake import IDENTITY, World, make_world
+from tests.fakes.azure_ml import IDENTITY, World, make_world
 
 SPOT = ComputeOption(cluster="spot", size="Standard_D4s_v5", priority="low_priority", nodes=2)
 DEDICATED = ComputeOption(cluster="dedicated", size="Standard_D4s_v5", nodes=4)
@@ -33,14 +33,6 @@ def a_cluster(**changes: Any) -> Any:
 
 
 NO_QUOTA = "The specified subscription has a total vCPU quota of 0"
-
-
-def test_makes_the_first_options_cluster(world: World) -> None:
-    assert ensure_capacity(world.clients, OPTIONS) == Capacity(cluster="spot", nodes=SPOT.nodes)
-    made = world.workspace.compute.get("spot")
-    assert (made.size, made.tier) == ("Standard_D4s_v5", "low_priority")
-    assert (made.min_instances, made.max_instances) == (0, 2)
-    assert made.idle_time_before_scale_down == SPOT.idle_seconds_before_scale_down
 
 
 def test_a_cluster_gets_the_identity_that_reads_and_writes_the_data_of_its_jobs(
@@ -96,12 +88,6 @@ def test_a_cluster_keeps_the_identity_that_people_gave_it(world: World) -> None:
     world.workspace.compute.store["spot",] = a_cluster(identity=theirs, max_instances=1)
     ensure_capacity(world.clients, OPTIONS)
     assert world.workspace.compute.get("spot").identity is theirs
-
-
-def test_leaves_a_cluster_alone_that_is_large_enough(world: World) -> None:
-    world.workspace.compute.store["spot",] = a_cluster(max_instances=8)
-    assert ensure_capacity(world.clients, OPTIONS) == Capacity(cluster="spot", nodes=SPOT.nodes)
-    assert world.workspace.compute.created == 0
 
 
 def test_raises_a_maximum_that_is_too_small_and_nothing_else(world: World) -> None:

@@ -29,7 +29,7 @@ from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.contracts.training import ReadResults, Results, RunRecord
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
-from tests.unit.handlers.azure_ml_fake import World, a_job, make_world
+from tests.fakes.azure_ml import World, a_job, make_world
 from tests.unit.orchestrations.examples import run_status
 
 RUN = "digits-0123456789abcdef-1"

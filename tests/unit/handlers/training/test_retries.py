@@ -17,11 +17,12 @@ from handlers.training.retries import (
     start_attempt,
 )
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.runs import CancelRequest, RunState, ScheduleRetry
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import InvalidRequest, OfAnotherRelease
-from tests.unit.handlers.azure_ml_fake import World
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.azure_ml import World
+from tests.fakes.durable_client import TaskHub
 from tests.unit.orchestrations.examples import DATASET, run_request, run_status
 
 RUN = f"digits-{DATASET.version}-2"

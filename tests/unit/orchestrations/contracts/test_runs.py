@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from orchestrations.contracts.runs import (
+from orchestrations.contracts.run_states import (
     FIRST_STATE,
     TERMINAL_RUN_STATES,
     TRANSITIONS,

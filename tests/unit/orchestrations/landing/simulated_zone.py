@@ -35,13 +35,14 @@ from orchestrations.contracts.landing import (
     SettlingZone,
 )
 from orchestrations.contracts.manifest import ManifestLine
-from orchestrations.contracts.runs import RunRequest, RunState
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataChanged, InvalidManifest, InvalidPipeline
 from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
-from orchestrations.landing.settling import has_more, was_listed
+from orchestrations.landing.settling import was_listed
 from orchestrations.names import landing_instance, training_name
 from tests.unit.orchestrations.driver import Driver, answered_by, finish
 from tests.unit.orchestrations.examples import PIPELINE, run_status, version_of, with_rules
@@ -148,16 +149,6 @@ class Zone:
                 NO_CLIENTS, starter, self.pipeline, opened_by="event", wake=wake
             )
             finish(opening)
-
-    def reconcile(self) -> bool:
-        """Reconcile a zone whose events were lost; return whether there was one."""
-        last = self.batches[-1]
-        is_due = has_more(
-            self.read_activity(), listed_from=last.dataset.frozen_at, marker_at=last.marker_at
-        )
-        if is_due:
-            self.open_landing()
-        return is_due
 
     def lines(self) -> list[ManifestLine]:
         return [

@@ -14,7 +14,7 @@ from orchestrations.contracts.landing import (
     LandingResult,
     OpenedBy,
 )
-from orchestrations.contracts.runs import RunState, UnfinishedRunState
+from orchestrations.contracts.run_states import RunState, UnfinishedRunState
 from orchestrations.landing.decisions import (
     ATTEMPT_OVERDUE,
     DATA_CHANGED_LIMIT,
@@ -25,7 +25,7 @@ from orchestrations.landing.decisions import (
     why_no_further_round,
 )
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_request, with_rules
-from tests.unit.orchestrations.landing.simulated_zone import Zone, land
+from tests.unit.orchestrations.landing.simulated_zone import Zone
 
 SAME, OTHER = "c" * 16, "d" * 16
 UNDER_WAY: tuple[Any, ...] = (None, "retrying", *get_args(UnfinishedRunState))
@@ -204,27 +204,6 @@ def test_uploads_of_the_same_content_are_duplicates_and_say_how_to_ask(opened_by
 # --- in the landing -------------------------------------------------------------------------------
 
 
-def request(zone: Zone, key: str, reason: str | None = None) -> LandingResult:
-    given = LandingRequest(pipeline="digits", opened_by="request", settled=True, reason=reason)
-    instance = zone.driver.start("landing", f"request-digits-{key}", given.to_dict())
-    zone.driver.run()
-    return LandingResult.from_dict(instance.output)
-
-
-def test_a_signal_without_new_data_is_one_run_under_a_name_of_its_own() -> None:
-    zone = Zone()
-    land(zone, 0.0)
-    first = zone.batches[0].result.run
-    assert first is not None
-    result = request(zone, "1", "digits_drift")
-    version = result.dataset_version
-    assert (result.outcome, result.run) == ("started", f"digits-{version}r2-1")
-    assert first == f"digits-{version}-1"
-    assert zone.trained == [version, version]
-    assert zone.reasons == [None, "digits_drift"]
-    assert request(zone, "2", "digits_drift").run == f"digits-{version}r3-1"
-
-
 @pytest.mark.parametrize("again", ["x", "y"])
 def test_a_signal_that_comes_during_an_upload_waits_for_it(again: str) -> None:
     """It is answered by the run on the new content, or by one on the same content."""
@@ -241,17 +220,6 @@ def test_a_signal_that_comes_during_an_upload_waits_for_it(again: str) -> None:
     answer = LandingResult.from_dict(zone.driver.instances["request-digits-1"].output)
     assert answer.run is not None
     assert answer.run.endswith("r2-1" if again == "x" else f"{zone.trained[1]}-1")
-
-
-def test_a_request_without_a_reason_gets_the_run_and_is_told_how_to_ask_again() -> None:
-    zone = Zone()
-    land(zone, 0.0)
-    result = request(zone, "1")
-    assert (result.outcome, result.run) == ("duplicate", zone.batches[0].result.run)
-    assert "neither pipeline.yml nor job.yml nor its code has changed" in (result.reason or "")
-    zone.release = OTHER
-    assert request(zone, "2").outcome == "started"
-    assert request(zone, "3").outcome == "duplicate"
 
 
 def test_a_batch_that_breaks_a_rule_is_held_with_its_numbers() -> None:

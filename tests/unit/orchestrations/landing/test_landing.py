@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE, with_rules
@@ -22,26 +20,6 @@ def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> 
     assert batch.dataset.frozen_at >= START + timedelta(seconds=57 + 10)
     assert zone.listings == 1
     assert zone.configurations == ["c" * 16], "the one that is in force at the freeze"
-
-
-@pytest.mark.parametrize("late", [10.5 + 1.5 * number for number in range(12)])
-def test_the_listing_that_was_judged_is_the_one_that_is_frozen(late: float) -> None:
-    """With a second listing, a blob that lands in between would be frozen before it is settled."""
-    zone = Zone()
-    zone.driver.latency = lambda: 2.0
-    land(zone, 0.0, late)
-    assert [batch.dataset.blobs for batch in zone.batches] in ([1, 2], [2])
-    for batch in zone.batches:
-        assert batch.dataset.newest is not None
-        assert batch.dataset.frozen_at - batch.dataset.newest >= timedelta(seconds=10)
-
-
-def test_events_that_are_lost_do_not_make_an_upload_seem_to_rest() -> None:
-    zone = Zone()
-    put_at(zone, 0.0)
-    put_at(zone, *range(3, 30, 3), event_after=None)
-    zone.driver.run()
-    assert [batch.dataset.blobs for batch in zone.batches] == [10]
 
 
 # --- copies ---------------------------------------------------------------------------------------

@@ -6,14 +6,11 @@ from collections.abc import Generator
 from datetime import datetime, timedelta
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from orchestrations.contracts.landing import LandingRequest, SettlingZone
 from orchestrations.landing.landing import WAKE_UPS_PER_GENERATION
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
-from tests.unit.orchestrations.examples import version_of, with_rules
+from tests.unit.orchestrations.examples import with_rules
 from tests.unit.orchestrations.landing.simulated_zone import UNMARKED, Zone, land, put_at
 
 # To dispatch an activity, run it and process its result takes a second each.
@@ -169,42 +166,3 @@ def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> N
     assert instance.generations > 1200 / 10 / WAKE_UPS_PER_GENERATION
     assert timedelta(seconds=1200) <= zone.batches[0].dataset.frozen_at - START
     assert zone.batches[0].dataset.frozen_at - START < timedelta(seconds=1260)
-
-
-writes = st.lists(
-    st.tuples(
-        st.floats(0, 400),  # when
-        st.integers(0, 5),  # which blob
-        st.sampled_from("abc"),  # what content
-        st.floats(0, 60),  # how late its event comes
-        st.integers(1, 3),  # how often
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(writes=writes, seed=st.integers(0, 1000))
-def test_one_run_per_distinct_content_and_nothing_left_behind(
-    writes: list[tuple[float, int, str, float, int]], seed: int
-) -> None:
-    zone = Zone(seed)
-    for when, blob, content, late, copies in writes:
-
-        def write(
-            blob: int = blob, content: str = content, late: float = late, copies: int = copies
-        ) -> None:
-            zone.put(f"{blob}.png", content, event_after=late)
-            written_at = zone.driver.now
-            for copy in range(1, copies):
-                zone.driver.after(late * copy, lambda: zone.event(written_at))
-
-        zone.driver.at(when, write)
-    zone.driver.run()
-    while zone.reconcile():
-        zone.driver.run()
-    assert len(zone.trained) == len(set(zone.trained))
-    assert version_of(zone.lines()) in zone.trained
-    assert all(not instance.is_live for instance in zone.driver.instances.values())
-    assert all(instance.error is None for instance in zone.driver.instances.values())

@@ -156,16 +156,6 @@ def test_data_that_changed_is_superseded() -> None:
     assert cluster.told == ["started", "superseded"]
 
 
-@pytest.mark.parametrize("metrics", [{}, {"loss": 0.1}])
-def test_a_mistake_of_the_trainer_is_paid_for_once(metrics: dict[str, float]) -> None:
-    cluster = Cluster(QUICK, results=left(metrics))
-    status = cluster.run()
-    assert status.state == "rejected"
-    assert status.error is not None
-    assert status.error.type == "InvalidResults"
-    assert not cluster.requests("schedule_retry")
-
-
 @pytest.mark.parametrize(("attempt", "delay"), [(1, 5.0), (2, 60.0)])
 def test_a_failed_job_comes_back_with_the_policys_delay(attempt: int, delay: float) -> None:
     cluster = Cluster(FAILING, results=left({}), job_error="rank 1 died: SIGKILL")
@@ -248,15 +238,6 @@ def test_an_outage_of_twenty_minutes_costs_no_attempt_at_any_step(step: str) -> 
     assert len(cluster.requests("submit_job")) == 1 or step == "submit_job"
     assert cluster.told[-1] == "succeeded"
     assert (status.since - START).total_seconds() < 1_200 + 400, "the longest pause is five minutes"
-
-
-@pytest.mark.parametrize("step", ["register_dataset", "read_results", "register_model"])
-def test_a_step_gives_up_after_an_hour_at_most_and_its_history_is_bounded(step: str) -> None:
-    cluster = Cluster(QUICK, broken={step})
-    status = cluster.run()
-    assert status.state == "retrying"
-    assert 1_200 < (status.since - START).total_seconds() < 3_600
-    assert len(cluster.requests(step)) <= 12, "an attempt is eight events, with its pause"
 
 
 @pytest.mark.parametrize("step", ["register_dataset", "ensure_capacity", "submit_job"])

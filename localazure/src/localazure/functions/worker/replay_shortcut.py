@@ -51,7 +51,7 @@ def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         if not hasattr(of_thread, "orchestrator"):
             of_thread.orchestrator = Orchestrator(user_code)
         of_thread.orchestrator.task_orchestration_executor.initialize()
-        return of_thread.orchestrator.handle(_context(context.trigger, input_type))
+        return of_thread.orchestrator.handle(make_context(context.trigger, input_type))
 
     return call
 
@@ -74,7 +74,9 @@ _CONTAINERS: Final = [
 ]
 
 
-def _context(trigger: OrchestratorTrigger, input_type: type | None) -> DurableOrchestrationContext:
+def make_context(
+    trigger: OrchestratorTrigger, input_type: type | None
+) -> DurableOrchestrationContext:
     """The result of `DurableOrchestrationContext.from_json(trigger.body)`."""
     execution = trigger.execution
     decoded: Any = json.loads(execution.input_json or "null")
@@ -126,11 +128,11 @@ def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
                 event.Actions = document["Actions"]  # pyright: ignore[reportAttributeAccessIssue] - any key is one
         else:
             del events[index:], known.documents[index:]
-            events.append(_event(document, is_played=True))
+            events.append(make_event(document, is_played=True))
             known.documents.append(document)
     known.past = len(past)
     del events[len(past) :], known.documents[len(past) :]
-    events += [_event(document, is_played=False) for document in trigger.arrived]
+    events += [make_event(document, is_played=False) for document in trigger.arrived]
     known.documents += trigger.arrived
     return events.copy()
 
@@ -140,7 +142,7 @@ _UTC: Final = _EXAMPLE.timestamp.tzinfo
 _DEFAULTS: Final = {name: value for name, value in vars(_EXAMPLE).items() if value is None}
 
 
-def _event(document: Event, *, is_played: bool) -> HistoryEvent:
+def make_event(document: Event, *, is_played: bool) -> HistoryEvent:
     """The result of `HistoryEvent(IsPlayed=is_played, **document)`."""
     text: str = document["Timestamp"]
     if len(text) != _ENGINE_TIMESTAMP_LENGTH or text[-1] != "Z":

@@ -213,7 +213,7 @@ def attributes(thing: object) -> dict[str, Any]:
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: str(event["EventType"]))
 @pytest.mark.parametrize("is_played", [True, False])
 def test_an_event_is_what_the_sdk_makes_of_it(event: history.Event, is_played: bool) -> None:  # noqa: FBT001 - a parameter
-    make: Any = getattr(replay_shortcut, "_event")  # noqa: B009 - it is the subject
+    make = replay_shortcut.make_event
     assert attributes(make(event, is_played=is_played)) == attributes(
         HistoryEvent(IsPlayed=is_played, **event)
     )

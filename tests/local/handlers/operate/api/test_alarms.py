@@ -22,7 +22,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.run_records import add_to_record
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Alarms, Pipeline
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord
 from tests.local.handlers.world_with_messaging import Namespace, World
 from tests.unit.orchestrations.examples import PIPELINE, run_status

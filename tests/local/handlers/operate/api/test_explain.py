@@ -15,9 +15,9 @@ from handlers.operate.api.requests import PROBLEM_TYPE, Answer
 from handlers.platform import tags
 from orchestrations.contracts.landing import AlertOperators
 from orchestrations.names import landing_instance
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers import asking
-from tests.unit.handlers.durable_fake import TaskHub
 
 HOUR = timedelta(hours=1)
 

@@ -21,10 +21,10 @@ from handlers.operate.api.pipeline_changes import FOLDERS
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus
 from orchestrations.names import landing_instance
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.platform.test_run_index import record
 from tests.local.handlers.zone_on_storage import Zone
 from tests.unit.handlers.asking import ask
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import deploy
 
 NOW = datetime.now(UTC)

@@ -17,12 +17,13 @@ from handlers.operate.reconciliation.rounds import Summary
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.runs import RunRequest, RunState
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunRequest
 from orchestrations.names import landing_instance, run_id
+from tests.fakes.azure_ml import Workspace, a_job
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.world_with_messaging import World
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.handlers.azure_ml_fake import Workspace, a_job
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
 
 NOW = datetime.now(UTC)

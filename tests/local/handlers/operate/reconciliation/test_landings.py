@@ -22,9 +22,9 @@ from handlers.platform import record_store
 from orchestrations.contracts.landing import LandingPhase, LandingStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.names import batch_id, freezing_instance, landing_instance
+from tests.fakes.durable_client import TaskHub
 from tests.local.handlers.operate.reconciliation.scene import NOW, Scene, scene
 from tests.local.handlers.zone_on_storage import Zone
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import DATASET, with_rules
 
 __all__ = ["scene"]

@@ -11,7 +11,7 @@ from handlers.platform.run_index import list_runs
 from handlers.platform.run_records import add_to_record, read_run_record
 from handlers.platform.service_bus import NOTIFICATIONS, REJECTED_RUNS
 from orchestrations.contracts.base import Failure
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunInput, RunRecord, RunStep
 from tests.local.handlers.operate.reconciliation.scene import NOW, Scene, scene
 from tests.local.handlers.world_with_messaging import Namespace

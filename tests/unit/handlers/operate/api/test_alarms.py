@@ -18,7 +18,7 @@ from handlers.platform.bulkheads import Bulkhead
 from handlers.platform.run_index import index_run
 from handlers.platform.settings import Settings
 from handlers.platform.telemetry import Telemetry
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.fakes.azure_ml import World, make_world
 from tests.unit.handlers.platform.test_spans import run_record
 
 # The fourth state of `run_record` begins 40 s after its first one.

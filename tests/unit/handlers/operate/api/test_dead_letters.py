@@ -13,9 +13,9 @@ from handlers.operate.redrive_changes import RedriveRefused, RefusalKind
 from handlers.platform.clients import Clients
 from handlers.training.retries import Changes, LimitChanges
 from orchestrations.configuration.pipeline import ComputeOption
+from tests.fakes.azure_ml import make_world
+from tests.fakes.durable_client import STARTED_AT
 from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.azure_ml_fake import make_world
-from tests.unit.handlers.durable_fake import STARTED_AT
 
 NOW = STARTED_AT + timedelta(hours=1)
 

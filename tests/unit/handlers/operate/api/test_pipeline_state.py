@@ -9,7 +9,7 @@ import pytest
 from handlers.operate.api.documents import HeldSummary, RunSummary, TroubleSummary
 from handlers.operate.api.pipeline_state import ZoneFacts, state_of, zones_to_show
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity
-from orchestrations.contracts.runs import RunState
+from orchestrations.contracts.run_states import RunState
 from tests.unit.orchestrations.examples import DATASET, FROZEN_AT, PIPELINE, run_status, with_rules
 
 NOW = FROZEN_AT + timedelta(hours=1)

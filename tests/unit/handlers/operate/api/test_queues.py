@@ -8,8 +8,8 @@ import yaml
 
 from handlers.operate.api.queues import QueueList, list_queues
 from handlers.training.admission import RECORD
+from tests.fakes.azure_ml import make_world
 from tests.unit.handlers.asking import ask
-from tests.unit.handlers.azure_ml_fake import make_world
 from tests.unit.orchestrations.training.admission_examples import (
     START,
     an_admission,

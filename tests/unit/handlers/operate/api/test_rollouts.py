@@ -15,9 +15,9 @@ from handlers.rollout.requests import handle_rollout
 from orchestrations.configuration.deploy import OnlineDeploy
 from orchestrations.contracts.rollouts import ReadDirections, RolloutRequest, RolloutStatus
 from orchestrations.contracts.runs import Model
+from tests.fakes.azure_ml import World
+from tests.fakes.durable_client import TaskHub
 from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.azure_ml_fake import World
-from tests.unit.handlers.durable_fake import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

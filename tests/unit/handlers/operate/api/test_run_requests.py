@@ -23,9 +23,9 @@ from orchestrations.configuration.pipeline import Webhook
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.names import request_instance
+from tests.fakes.azure_ml import World, make_world
+from tests.fakes.durable_client import STARTED_AT, TaskHub
 from tests.unit.handlers.asking import ask, check_problem
-from tests.unit.handlers.azure_ml_fake import World, make_world
-from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, run_status, with_rules
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()

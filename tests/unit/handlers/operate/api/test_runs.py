@@ -17,11 +17,12 @@ from handlers.platform.run_records import merge
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.landing import LandingResult, LandingStatus
-from orchestrations.contracts.runs import RunState, RunStatus
+from orchestrations.contracts.run_states import RunState
+from orchestrations.contracts.runs import RunStatus
 from orchestrations.contracts.training import RunRecord, RunStep
+from tests.fakes.azure_ml import World, make_world
+from tests.fakes.durable_client import STARTED_AT, TaskHub
 from tests.unit.handlers.asking import ask
-from tests.unit.handlers.azure_ml_fake import World, make_world
-from tests.unit.handlers.durable_fake import STARTED_AT, TaskHub
 from tests.unit.orchestrations.examples import DATASET, run_status
 
 RUN = f"digits-{DATASET.version}-1"

@@ -12,8 +12,8 @@ from handlers.platform.clients import Clients
 from handlers.platform.service_bus import Message
 from orchestrations.contracts.landing import LandingRequest
 from orchestrations.names import request_instance
-from tests.unit.handlers.azure_ml_fake import World
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.azure_ml import World
+from tests.fakes.durable_client import TaskHub
 from tests.unit.orchestrations.examples import PIPELINE
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -12,8 +12,8 @@ from handlers.platform.clients import Clients
 from handlers.platform.service_bus import Message
 from handlers.rollout.endpoint_claims import claim_endpoint, holder_of, holders, register
 from orchestrations.contracts.rollouts import ClaimEndpoint
-from tests.unit.handlers.azure_ml_fake import World
-from tests.unit.handlers.durable_fake import TaskHub
+from tests.fakes.azure_ml import World
+from tests.fakes.durable_client import TaskHub
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 ROLLOUT = "rollout-live-1"

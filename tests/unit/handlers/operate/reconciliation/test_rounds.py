@@ -6,7 +6,7 @@ import pytest
 
 from handlers.operate.reconciliation.rounds import Faults, alert_persistent, follow
 from handlers.platform import record_store
-from tests.unit.handlers.azure_ml_fake import World
+from tests.fakes.azure_ml import World
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

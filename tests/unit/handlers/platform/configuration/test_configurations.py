@@ -14,7 +14,7 @@ from handlers.platform.configuration.configurations import (
 )
 from handlers.platform.settings import APP_FOLDER
 from orchestrations.errors import InvalidPipeline
-from tests.unit.handlers.azure_ml_fake import World, make_world
+from tests.fakes.azure_ml import World, make_world
 
 DIGITS = "digits"
 

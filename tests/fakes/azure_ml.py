@@ -14,7 +14,8 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
-from tests.fakes.blob_storage import BlobServiceClient, ContainerClient, StorageAccount
+from tests.fakes.blob_storage import BlobServiceClient, ContainerClient
+from tests.fakes.storage_account import StorageAccount
 
 FIRST_WRITE = datetime(2026, 11, 21, tzinfo=UTC)
 IDENTITY = (
