@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from datetime import datetime
 from typing import get_args
+from unittest.mock import patch
 
 import pytest
 
+from handlers.landing import freezing
+from handlers.landing.forgetting import check_none_forgotten_since
+from handlers.platform.clients import Clients
 from tests.simulation.drawing import draw
 from tests.simulation.kept import KEPT, UPLOAD, quiet_week
-from tests.simulation.story import Crash, EveryActivityTwice
+from tests.simulation.story import Crash, EveryActivityTwice, Forget, Upload
 from tests.simulation.task_hub import ActivityCall, ExecutionMode
 from tests.simulation.trial import try_seed, try_story
 from tests.simulation.world import World
@@ -33,6 +38,24 @@ def test_a_week_in_which_every_activity_runs_twice_has_each_effect_once(seed: in
 def test_what_was_found_stays_mended(name: str) -> None:
     trial = try_story(KEPT[name])
     assert not trial.problems, str(trial)
+
+
+def test_what_is_forgotten_at_any_moment_of_a_freeze_is_found() -> None:
+    """Also if its contents are kept, and the manifests searched, just before the commit."""
+
+    def problems() -> list[str]:
+        upload = Upload(at=9_387.2, path="0-2.png", content="content 0 2")
+        moments = (9_687.6 + tenth / 10 for tenth in range(8))
+        stories = (quiet_week(upload, Forget(at=moment)) for moment in moments)
+        return [problem for story in stories for problem in try_story(story).problems]
+
+    def only_before(clients: Clients, at: datetime, *, committed: str | None = None) -> None:
+        if committed is None:
+            check_none_forgotten_since(clients, at)
+
+    assert problems() == []
+    with patch.object(freezing, "check_none_forgotten_since", only_before):
+        assert problems(), "a planted mistake"
 
 
 def calls_beside_one_another() -> range:
