@@ -93,6 +93,12 @@ class Rollout:
         return RolloutInput.from_dict(input_of(self.instance)).request.at_once
 
     @property
+    def is_back(self) -> bool:
+        """Whether it belongs to the rollback of a model: it waits for no window."""
+        change = RolloutInput.from_dict(input_of(self.instance)).request.champion
+        return change is not None and change.verb == "rollback"
+
+    @property
     def began(self) -> float:
         return (self.instance.created_at - START).total_seconds()
 

@@ -42,6 +42,7 @@ from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import decisions
+from orchestrations.rollout import rollout as rollout_module
 from orchestrations.training import check_stages, retraining, run_progress
 from orchestrations.training import comparing as comparing_models
 from orchestrations.training.room import Reasons, Room
@@ -295,6 +296,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "useless results are transient": _body("read_results", _read_transiently),
     "errors have their stacks": lambda: mock.patch.object(
         retraining, "describe", _describe_with_stack
+    ),
+    "windows are not looked at": lambda: mock.patch.object(
+        rollout_module, "_closed_for", return_value=()
     ),
     "a rollout takes an outage for a verdict": lambda: mock.patch.dict(
         decisions.FAULTS, {TransientError: "verdict"}

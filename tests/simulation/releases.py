@@ -44,6 +44,7 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     "guards": {"deploy": {"guards": {"error_rate": 0.2, "minimum_requests": 5}}},
     # Long enough to see a model that fails later.
     "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 60}]}},
+    "windows": {"deploy": {"windows": {"open": ["* 6-17 * * *"]}}},
     "checks": {"checks": {"changed_at_most": 0.3, "duplicates_at_most": 0.4}},
     "minimum change": {"settle": {"minimum_change": {"files": 3}, "maximum_age_seconds": 21_600}},
     "jobs of checks": {

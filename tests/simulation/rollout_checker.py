@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
 
 from handlers.training.champions import choose_champion
 from localazure.functions.durable.engine.instance import Status
@@ -14,7 +16,8 @@ from tests.simulation.fakes.serving import GOOD_SECONDS, JOB_INTERVAL_SECONDS, N
 from tests.simulation.rollout_items import (
     NoRequests,
 )
-from tests.simulation.story import HOUR, RemovePipeline
+from tests.simulation.scheduler import START
+from tests.simulation.story import DAY, HOUR, RemovePipeline
 
 ENDS = {
     "finished": "deployed",
@@ -108,6 +111,33 @@ def _calm(evidence: Evidence, began: float, ended: float) -> float:
         for item in evidence.world.story.items
         if isinstance(item, NoRequests)
     )
+
+
+def traffic_moves_while_windows_are_open(evidence: Evidence) -> Iterator[str]:
+    """A new model gets more live traffic only in a window, unless a person promotes its rollout."""
+    acts = evidence.world.acts
+    for rollout in evidence.rollouts.values():
+        deploy = rollout.pipeline.deploy
+        windows = None if deploy is None else deploy.windows
+        if windows is None or rollout.id in {*acts.promoted, *acts.unanswered} or rollout.is_back:
+            continue
+        for at in _gains(evidence, rollout):
+            # From the look at the windows to the change: its tries, and a host that was down.
+            slack = COPY_SECONDS + excused(evidence, at - DAY, at)
+            looked_at = START + timedelta(seconds=max(at - slack, 0.0))
+            opening = windows.next_opening(looked_at)
+            if opening is None or (opening - START).total_seconds() > at:
+                yield f"{rollout.id} got more traffic at {at:.0f} s, and its windows were closed"
+
+
+def _gains(evidence: Evidence, rollout: Rollout) -> Iterator[float]:
+    """When the deployment of a rollout got a greater share of the live traffic during it."""
+    name = f"model-{rollout.version}"
+    for endpoint in evidence.world.serving.every_endpoint():
+        for before, after in pairwise(endpoint.changes):
+            more = after.traffic.get(name, 0) > before.traffic.get(name, 0)
+            if more and rollout.began <= after.at <= rollout.ended:
+                yield after.at
 
 
 def traffic_is_as_azure_takes_it(evidence: Evidence) -> Iterator[str]:
@@ -229,6 +259,7 @@ def _broke_off(rollout: Rollout) -> bool:
 INVARIANTS_OF_ROLLOUTS = (
     rollouts_have_a_cause_to_go_back,
     broken_models_leave_the_traffic,
+    traffic_moves_while_windows_are_open,
     traffic_is_as_azure_takes_it,
     requests_are_answered,
     deployments_serve_or_are_deleted,

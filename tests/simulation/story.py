@@ -157,6 +157,7 @@ ConfigurationChange = Literal[
     "minimum change",
     "jobs of checks",
     "slices",
+    "windows",
 ]
 """A change of a section of `pipeline.yml`; `releases` says what it is."""
 

@@ -255,6 +255,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         # At the end of the week, so that not many polls follow.
         [UPLOAD_AT_THE_END, DeleteEndpoint(at=UPLOAD_AT_THE_END.at + 1_800)],
     ),
+    "windows are not looked at": (
+        "traffic_moves_while_windows_are_open",
+        [Deploy(at=500, floor=0.7, changes=("windows",)), UPLOAD],
+    ),
     "a rollback of a model moves no traffic": (
         "the_model_in_service_serves",
         [UPLOAD, Upload(at=8 * HOUR, path="2.png", content="two"), RollBackModel(at=10 * HOUR)],

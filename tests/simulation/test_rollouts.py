@@ -27,6 +27,7 @@ from tests.simulation.story import (
     DAY,
     HOUR,
     Crash,
+    Deploy,
     Item,
     Outage,
     OutageAfter,
@@ -108,6 +109,7 @@ def promoted(*moments: float) -> tuple[PromoteRollout, ...]:
     return tuple(PromoteRollout(at=each) for each in moments)
 
 
+WINDOWS = (Deploy(at=2 * HOUR, floor=0.7, changes=("windows",)),)
 BY_ADA = "rolled back by ada: customers complain"
 CASES: dict[str, Case] = {
     "it serves": Case((), "finished", STEPS),
@@ -120,6 +122,10 @@ CASES: dict[str, Case] = {
     "it is never provisioned": broken("is never provisioned", "DeadlineExceeded"),
     "its jobs fail": broken("fails requests", "2 jobs failed", "2:100", BACK, zone="batch"),
     "its smoke job fails": broken("fails its smoke request", "smoke job", zone="batch"),
+    "its windows are closed, and open at six": Case(WINDOWS, "finished", STEPS),
+    "its windows are closed, and people promote it": Case(
+        (*WINDOWS, *promoted(17_400)), "finished", STEPS
+    ),
     "nobody calls it, and people promote it": Case(
         (NoRequests(at=SECOND.at, seconds=12 * HOUR), *promoted(5 * HOUR, 7 * HOUR, 10 * HOUR)),
         "finished",

@@ -59,5 +59,6 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "minimum change": 0.15,
     "jobs of checks": 0.2,
     "slices": 0.2,
+    "windows": 0.2,
 }
 """Change of `pipeline.yml` → the chance that a release has it."""
