@@ -259,6 +259,7 @@ async def terminated(scene: Scene) -> None:
         "endpoint": "rolled-out",
         "instance_type": "Standard_DS3_v2",
         "smoke_request": "smoke.json",
+        "windows": {"open": ["* * * * *"]},
         "steps": [{"traffic": 50, "bake_minutes": 60}, {"traffic": 100, "bake_minutes": 0}],
         "guards": {
             "minimum_requests": 0,

@@ -83,6 +83,8 @@ TWO_BATCHES: list[Item] = [
     *(RivalUpload(at=UPLOADED_AT + n, path="1.png", content=f"{n}") for n in (0, 900)),
 ]
 
+LONG_JOBS = [*(JobFate(number=n, end="never ends") for n in (1, 2)), *TWO_BATCHES]
+
 
 def first_job(end: JobEnd) -> JobFate:
     return JobFate(number=1, end=end)
@@ -223,11 +225,11 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "nodes_are_never_above_their_limits",
         TWO_BATCHES,
     ),
-    "budgets are not looked at": ("budgets_are_kept", TWO_BATCHES),
+    "budgets are not looked at": ("budgets_are_kept", LONG_JOBS),
     "why a run waits is not said": ("waiting_runs_have_their_sentence", TWO_BATCHES),
     "operators are not alerted to long waits": (
         "long_waits_are_alerted",
-        [*(JobFate(number=n, end="never ends") for n in (1, 2)), *TWO_BATCHES],
+        LONG_JOBS,
     ),
     "cancellations are not seen": (
         "cancellations_hold",
@@ -357,7 +359,7 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "the end of a run is ordered by the task hub's clock": (
         "every_end_is_in_the_list_of_runs",
         # In the same second, the job was submitted.
-        [UPLOAD, Terminate(at=UPLOADED_AT + 309.5, orchestrator="retraining")],
+        [UPLOAD, Terminate(at=UPLOADED_AT + 308.5, orchestrator="retraining")],
     ),
     "steps are not patient": (
         "outages_cost_no_attempt",
