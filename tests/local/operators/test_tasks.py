@@ -410,7 +410,7 @@ async def test_10_page_is_everything_in_order_and_who_did_what(laptop: Laptop, p
     await picture(page, "actions", PICTURES)
 
 
-async def trained_again(laptop: Laptop, requested: str, seed: int) -> None:
+async def trained_again(laptop: Laptop, requested: str, seed: int) -> str:
     """Wait for the run of a request: it has the seed, and so has the model that it registers."""
 
     landing = await laptop.until(f"/api/runs/{requested}", lambda found: found["run"] and found)
@@ -421,6 +421,7 @@ async def trained_again(laptop: Laptop, requested: str, seed: int) -> None:
     assert run["parameters"] == {"seed": seed}
     _, model, _ = await laptop.get(f"/api/pipelines/{AGAIN}/models/{run['model']['version']}")
     assert model["parameters"] == {"seed": seed}
+    return landing["run"]
 
 
 async def test_11_command_train_on_the_same_data_again(laptop: Laptop) -> None:
@@ -436,8 +437,8 @@ async def test_11_page_train_on_the_same_data_again(laptop: Laptop, page: Page) 
     dialog = await act(page, "Train", "another seed", seed="9")
     requested = await answered(dialog)
     await close(dialog)
-    await trained_again(laptop, requested["id"], 9)
-    await page.get_by_role("table", name="Runs").get_by_role("link").first.click()
+    run = await trained_again(laptop, requested["id"], 9)
+    await page.get_by_role("table", name="Runs").get_by_role("link", name=run).click()
     await page.get_by_text("seed = 9").wait_for()
 
 
