@@ -74,6 +74,11 @@ def run_id(pipeline: str, training: str, attempt: int) -> str:
     return f"{pipeline}-{training}-{attempt}"
 
 
+def training_of(run: str) -> str:
+    """The name of the round of training in the id of a run."""
+    return run.rsplit("-", 2)[1]
+
+
 def stage_job(run: str, stage: str) -> str:
     """The Azure ML job of a stage of a run; a run's id has no underscore. Training has its name."""
     return run if stage == "training" else f"{run}_{stage}"

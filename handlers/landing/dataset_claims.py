@@ -23,8 +23,14 @@ from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.record_store import countdown, list_entries
-from handlers.platform.run_index import last_attempt, runs_since
-from handlers.platform.run_records import add_to_record, node_hours, read_claim, read_run_record
+from handlers.platform.run_index import runs_since
+from handlers.platform.run_records import (
+    add_to_record,
+    node_hours,
+    read_claim,
+    read_last_attempt,
+    read_run_record,
+)
 from orchestrations.contracts.checked import EndByCheck, EndedByCheck
 from orchestrations.contracts.datasets import CheckSuperseded, Dataset, Superseded
 from orchestrations.contracts.landing import ClaimDataset, ClaimedRun, DatasetClaim
@@ -112,12 +118,10 @@ def _rounds(clients: Clients, pipeline: str, version: str) -> Sequence[ClaimedRu
 def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
     """A round as its last attempt's record shows it."""
     request = claimed.request
-    run = last_attempt(clients.records, request.pipeline.name, request.training)
-    run = run or claimed.claim.run
-    record = read_run_record(clients, run)
+    record = read_last_attempt(clients, request.pipeline.name, request.training)
     redrive = None if record is None else record.status.redrive
     return LastRound(
-        run=run,
+        run=claimed.claim.run if record is None else record.status.id,
         state=None if record is None else record.status.state,
         next_attempt_at=None if record is None else record.next_attempt_at,
         configuration=redrive.job if redrive and redrive.job else request.configuration,

@@ -27,7 +27,7 @@ from handlers.platform.record_store import countdown, first_page, list_entries
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState, UnfinishedRunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import shorten
-from orchestrations.names import version_of
+from orchestrations.names import training_of, version_of
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -160,19 +160,13 @@ def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
         run
         for pipeline in _pipelines(records)
         for run in _recorded(records, f"{pipeline}-{version}")
-        if version_of(run.rsplit("-", 2)[1]) == version
+        if version_of(training_of(run)) == version
     ]
 
 
 def runs_of_training(records: ContainerClient, pipeline: str, training: str) -> list[str]:
     """The ids of the recorded attempts in one round of training on a dataset version."""
     return list(_recorded(records, f"{pipeline}-{training}-"))
-
-
-def last_attempt(records: ContainerClient, pipeline: str, training: str) -> str | None:
-    """The id of the last recorded attempt in one round of training; None if there is none."""
-    runs = runs_of_training(records, pipeline, training)
-    return max(runs, key=lambda run: int(run.rpartition("-")[2]), default=None)
 
 
 def _recorded(records: ContainerClient, prefix: str) -> Iterator[str]:

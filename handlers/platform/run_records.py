@@ -16,7 +16,7 @@ from handlers.platform import metrics, record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.instances import run_status
-from handlers.platform.run_index import index_run
+from handlers.platform.run_index import index_run, runs_of_training
 from handlers.platform.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import ClaimedRun
@@ -73,6 +73,13 @@ def read_run_record(clients: Clients, run: str) -> RunRecord | None:
     """The record of a run, if there is one."""
     document = record_store.read(clients.records, _name(run))
     return None if document is None else RunRecord.from_dict(document)
+
+
+def read_last_attempt(clients: Clients, pipeline: str, training: str) -> RunRecord | None:
+    """The record of the last attempt in a round of training; None if there is none."""
+    runs = runs_of_training(clients.records, pipeline, training)
+    last = max(runs, key=lambda run: int(run.rpartition("-")[2]), default=None)
+    return None if last is None else read_run_record(clients, last)
 
 
 def record_of(instance: DurableOrchestrationStatus) -> RunRecord:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers.platform.azure_ml import if_found
 from handlers.platform.clients import Clients
+from orchestrations.contracts.runs import Model
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
@@ -55,6 +56,11 @@ def all_versions(clients: Clients, name: str) -> Sequence[AzureMLModel]:
 def find_version(clients: Clients, name: str, version: str) -> AzureMLModel | None:
     """One version of a model; None if it does not exist."""
     return if_found(clients.ml.models.get, name, version)
+
+
+def reference_of(model: AzureMLModel) -> Model:
+    """A registered version, as contracts name it."""
+    return Model(name=str(model.name), version=str(model.version), path=str(model.path))
 
 
 def is_counted(model: AzureMLModel) -> bool:

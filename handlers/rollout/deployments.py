@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
@@ -166,6 +167,15 @@ def check_deployment(clients: Clients, kind: EndpointKind, endpoint: str, name: 
         raise RolloutImpossible(f"deployment {name} of endpoint {endpoint} was deleted")
 
 
+@dataclass(frozen=True)
+class DeploymentChoice:
+    """The deployment that gets the traffic."""
+
+    name: str
+    ready: Collection[str]
+    """The deployments of the model that can get traffic now."""
+
+
 def deployments_of(clients: Clients, deploy: Deploy, model: Model) -> Mapping[str, str | None]:
     """The deployments of a model that rollouts made and that can get traffic → their code."""
     listed = if_found(lambda: list(_operations(clients, deploy.kind).list(deploy.endpoint))) or []
@@ -176,7 +186,9 @@ def deployments_of(clients: Clients, deploy: Deploy, model: Model) -> Mapping[st
     }
 
 
-def choose_deployment(clients: Clients, pipeline: Pipeline, model: Model, *, any_code: bool) -> str:
+def choose_deployment(
+    clients: Clients, pipeline: Pipeline, model: Model, *, any_code: bool
+) -> DeploymentChoice:
     """The deployment for a rollout that a person asks for: one that exists, or a new one.
 
     A deployment whose scoring code, environment or nodes have changed since is not used again:
@@ -194,8 +206,8 @@ def choose_deployment(clients: Clients, pipeline: Pipeline, model: Model, *, any
     code = _scoring_code(clients, pipeline)
     same = [name for name, its in existing.items() if its == code or any_code]
     if same or not existing or code is None:
-        return max(same, default=deployment_name(model.version))
-    return f"{deployment_name(model.version)}-{code}"
+        return DeploymentChoice(max(same, default=deployment_name(model.version)), existing)
+    return DeploymentChoice(f"{deployment_name(model.version)}-{code}", existing)
 
 
 def _scoring_code(clients: Clients, pipeline: Pipeline) -> str | None:

@@ -23,8 +23,8 @@ from handlers.platform.message_outbox import send_in_background
 from handlers.platform.rollout_index import index_rollout
 from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
 from handlers.platform.spans import below
-from handlers.platform.tags import tags_of
-from handlers.rollout.deployments import choose_deployment, deployments_of
+from handlers.platform.tags import reference_of, tags_of
+from handlers.rollout.deployments import DeploymentChoice, choose_deployment
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
 from handlers.rollout.endpoints import read_traffic
 from handlers.rollout.observing import record_decision
@@ -41,7 +41,6 @@ from orchestrations.contracts.rollouts import (
     RolloutStatus,
     StartRollout,
 )
-from orchestrations.contracts.runs import Model
 from orchestrations.errors import InvalidRequest
 from orchestrations.names import deployment_name, is_rollout_of, rollout_id
 from orchestrations.platform.activities import describe
@@ -158,6 +157,7 @@ async def request_rollout(
     *,
     at_once: bool,
     change: ChampionChange | None = None,
+    choice: DeploymentChoice | None = None,
 ) -> str:
     """Request a rollout, and return its id. A repeated request gets the rollout that is under way.
 
@@ -165,20 +165,21 @@ async def request_rollout(
         clients: the app's.
         starter: the durable client.
         pipeline: it has `deploy`.
-        model: a version that Landfall registered.
+        model: a version of the pipeline's model.
         at_once: whether the model gets all traffic after its smoke test, without steps.
         change: the change of the champion that the rollout completes.
+        choice: the deployment, if the caller has chosen it. None: one with the current code.
     """
     deploy = _deploy_of(pipeline)
-    version = str(model.version)
-    wanted = Model(name=str(model.name), version=version, path=str(model.path))
-    is_back = change is not None and change.verb == "rollback"
-    deployment = await AZURE_ML.ask(choose_deployment, clients, pipeline, wanted, any_code=is_back)
+    wanted = reference_of(model)
+    version = wanted.version
+    if choice is None:
+        choice = await AZURE_ML.ask(choose_deployment, clients, pipeline, wanted, any_code=False)
     newest, requests = await STORAGE.ask(newest_rollout, clients, deploy.endpoint)
     if (
         newest is not None
         and is_rollout_of(newest, deploy.endpoint, version)
-        and await _does_it(starter, newest, deployment, at_once=at_once)
+        and await _does_it(starter, newest, choice.name, at_once=at_once)
     ):
         return newest
     request = RolloutRequest(
@@ -188,7 +189,7 @@ async def request_rollout(
         attempt=requests + 1,
         at_once=at_once,
         champion=change,
-        deployment=None if deployment == deployment_name(version) else deployment,
+        deployment=None if choice.name == deployment_name(version) else choice.name,
     )
     rollout = rollout_id(deploy.endpoint, version, request.attempt)
     message = StartRollout(rollout=rollout, request=request)
@@ -221,29 +222,26 @@ async def redirect(
     if pipeline.deploy is None:
         return Redirection("none")
     at_once = change.verb == "rollback"
-    effect = await AZURE_ML.ask(
-        _effect, clients, pipeline, model, is_back=at_once, is_repeated=is_repeated
+    choice = await AZURE_ML.ask(
+        choose_deployment, clients, pipeline, reference_of(model), any_code=at_once
     )
+    effect = await AZURE_ML.ask(_effect, clients, pipeline.deploy, choice, is_repeated=is_repeated)
     if effect == "serving":
         return Redirection("serving")
     rollout = await request_rollout(
-        clients, starter, pipeline, model, at_once=at_once, change=change
+        clients, starter, pipeline, model, at_once=at_once, change=change, choice=choice
     )
     return Redirection(effect, rollout)
 
 
 def _effect(
-    clients: Clients, pipeline: Pipeline, model: AzureMLModel, *, is_back: bool, is_repeated: bool
+    clients: Clients, deploy: Deploy, choice: DeploymentChoice, *, is_repeated: bool
 ) -> EndpointEffect:
-    deploy = _deploy_of(pipeline)
-    wanted = Model(name=str(model.name), version=str(model.version), path=str(model.path))
-    existing = deployments_of(clients, deploy, wanted)
     if is_repeated and holder_of(clients, deploy.endpoint) is None:
         now = read_traffic(clients, deploy.kind, deploy.endpoint)
-        if any(now.traffic == {name: WHOLE_PERCENT} for name in existing):
+        if any(now.traffic == {name: WHOLE_PERCENT} for name in choice.ready):
             return "serving"
-    chosen = choose_deployment(clients, pipeline, wanted, any_code=is_back)
-    return "kept-deployment" if chosen in existing else "new-deployment"
+    return "kept-deployment" if choice.name in choice.ready else "new-deployment"
 
 
 async def _does_it(

@@ -12,7 +12,7 @@ from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, refused_as_job_rejected
 from handlers.platform.clients import Clients
 from handlers.platform.run_records import end_cancellation, read_metrics
-from handlers.platform.tags import all_versions, find_version, is_counted, tags_of
+from handlers.platform.tags import all_versions, find_version, is_counted, reference_of, tags_of
 from handlers.training.job_outputs import trial_of
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Model
@@ -128,14 +128,14 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
     registered = all_versions(clients, name)
     for model in registered:
         if _is_of(model, request):
-            return _reference(model)
+            return reference_of(model)
     first = 1 + max((int(str(each.version)) for each in registered if is_counted(each)), default=0)
     for version in range(first, first + VERSIONS_TRIED):
         model = find_version(clients, name, str(version))
         if model is None:
             model = _register(clients, request, metrics, str(version))
         if _is_of(model, request):
-            return _reference(model)
+            return reference_of(model)
     raise JobRejected(
         f"models {name}:{first} to {name}:{first + VERSIONS_TRIED - 1} were all registered by "
         f"others while run {request.run} tried to: redrive it"
@@ -147,10 +147,6 @@ def _is_of(model: AzureMLModel, request: RegisterModel) -> bool:
     found = tags_of(model)
     of_version = found.get(tags.DATASET_VERSION) == request.dataset.version
     return of_version and found.get(tags.ROUND, "1") == str(request.round)
-
-
-def _reference(model: AzureMLModel) -> Model:
-    return Model(name=str(model.name), version=str(model.version), path=str(model.path))
 
 
 def _register(

@@ -25,6 +25,7 @@ from handlers.platform.configuration import configurations
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.platform.settings import Settings
+from handlers.platform.tags import reference_of
 from handlers.rollout import observing
 from handlers.rollout.requests import Redirection
 from handlers.training import admission, assets, compute_clusters, job_outputs, jobs, retries
@@ -107,7 +108,7 @@ def _register_the_next_version(clients: Clients, request: RegisterModel) -> Mode
     registered = assets.all_versions(clients, name)
     version = str(len(registered) + 1)
     model = assets._register(clients, request, {}, version)  # pyright: ignore[reportPrivateUsage]
-    return assets._reference(model)  # pyright: ignore[reportPrivateUsage]
+    return reference_of(model)  # pyright: ignore[reportPrivateUsage]
 
 
 def _as_it_is(status: RunStatus) -> RunStatus:

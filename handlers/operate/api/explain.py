@@ -24,14 +24,14 @@ from handlers.operate.api.models import seen_by
 from handlers.operate.api.requests import Parameters, invalid_request
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest
-from handlers.platform.run_index import last_attempt
-from handlers.platform.run_records import read_run_record
+from handlers.platform.run_records import read_last_attempt
 from handlers.platform.tags import dataset_of_model
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import RecordBatch
 from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.contracts.outcomes import BlobState, rule_of_batch
 from orchestrations.errors import InvalidEvent, LandfallError
+from orchestrations.names import training_of
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties
@@ -267,9 +267,7 @@ class _Inquiry:
 
     def _verdict(self, run: str) -> str:
         """What the gate said of the model, to append to a reason; of the round's last attempt."""
-        training = run.rsplit("-", 2)[1]
-        last = last_attempt(self._clients.records, self._pipeline.name, training)
-        record = None if last is None else read_run_record(self._clients, last)
+        record = read_last_attempt(self._clients, self._pipeline.name, training_of(run))
         return "" if record is None or record.judged is None else f"; {record.judged.message}"
 
     def _not_frozen(self) -> dict[str, Any]:

@@ -30,15 +30,14 @@ from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import PIPELINE_FILE, parse_kept_pipeline
 from handlers.platform.rollout_index import recorded_end
-from handlers.platform.run_index import last_attempt
-from handlers.platform.run_records import node_hours, read_claim, read_run_record
+from handlers.platform.run_records import node_hours, read_claim, read_last_attempt
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.outcomes import rule_of_batch
 from orchestrations.errors import InvalidPipeline
-from orchestrations.names import claim_record, rollout_id
+from orchestrations.names import claim_record, rollout_id, training_of
 
 BATCHES_LIMIT = 200
 
@@ -166,10 +165,9 @@ def _with_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatc
     result = past.batch.result
     if result.outcome != "started" or result.run is None:
         return past
-    training = result.run.rsplit("-", 2)[1]
+    training = training_of(result.run)
     claimed = read_claim(clients, claim_record(pipeline.name, training))
-    last = last_attempt(clients.records, pipeline.name, training)
-    run = None if last is None else read_run_record(clients, last)
+    run = read_last_attempt(clients, pipeline.name, training)
     if run is None:
         return past
     results: dict[str, Any] = {}

@@ -89,7 +89,7 @@ def test_fixed_scoring_code_gets_a_deployment_next_to_the_one_that_serves(tmp_pa
     shutil.copytree(APP_FOLDER / "pipelines" / "digits-live", folder)
 
     def chosen(*, any_code: bool = False) -> str:
-        return choose_deployment(world.clients, DEPLOYING, MODEL, any_code=any_code)
+        return choose_deployment(world.clients, DEPLOYING, MODEL, any_code=any_code).name
 
     def made(name: str) -> None:
         def create(deployment: Any) -> None:

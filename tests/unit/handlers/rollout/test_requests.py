@@ -18,6 +18,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.rollout_index import record_outcome
 from handlers.platform.service_bus import Message
 from handlers.rollout import requests
+from handlers.rollout.deployments import DeploymentChoice
 from handlers.rollout.endpoint_claims import (
     claim_endpoint,
     newest_rollout,
@@ -227,7 +228,8 @@ async def test_fixed_scoring_code_is_rolled_out_beside_the_rollout_that_is_live(
     await start(world, hub, "3")
     await deliver(world, hub, bus)
     show(hub, "rollout-digits-live-3_1", "live")
-    monkeypatch.setattr(requests, "choose_deployment", Mock(return_value="model-3-0123abcd"))
+    choice = DeploymentChoice("model-3-0123abcd", ["model-3"])
+    monkeypatch.setattr(requests, "choose_deployment", Mock(return_value=choice))
     assert (await start(world, hub, "3")).document["id"] == "rollout-digits-live-3_2"
     (request,) = await deliver(world, hub, bus)
     assert request.deployment == "model-3-0123abcd"
