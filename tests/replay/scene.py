@@ -60,7 +60,19 @@ class Scene:
             return found[number - 1] if len(found) >= number else None
 
         what = f"{orchestrator} {number} of {self.pipeline} that is as it should be"
-        return await eventually(find, TIMEOUT_SECONDS, what)
+        try:
+            return await eventually(find, TIMEOUT_SECONDS, what)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; there are {self._told() or 'none'}") from None
+
+    def _told(self) -> str:
+        """Where each generation of this pipeline stands, or how it ended."""
+        shown = ((each, each.status) for each in self.tape.all_generations(self.pipeline))
+        return "; ".join(
+            f"{each.orchestrator} {status.get('phase') or status.get('state')}"
+            f"{' and done' if each.is_done else ''} {status.get('error') or status.get('reason')}"
+            for each, status in shown
+        )
 
     async def landed(self, number: int = 1) -> Generation:
         """Wait for the end of so many generations of `landing`."""

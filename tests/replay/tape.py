@@ -98,12 +98,12 @@ class Tape:
 
     def generations(self, orchestrator: str, pipeline: str) -> list[Generation]:
         """The generations of one orchestrator for one pipeline that were recorded so far."""
+        return [each for each in self.all_generations(pipeline) if each.orchestrator == orchestrator]
+
+    def all_generations(self, pipeline: str) -> list[Generation]:
+        """The generations of all orchestrators for one pipeline that were recorded so far."""
         self.read_on()
-        return [
-            each
-            for each in self._generations.values()
-            if (each.orchestrator, each.pipeline) == (orchestrator, pipeline)
-        ]
+        return [each for each in self._generations.values() if each.pipeline == pipeline]
 
     def read_on(self) -> None:
         """Take in what has been written since."""
