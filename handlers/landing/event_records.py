@@ -26,6 +26,7 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 
+from handlers.landing.holding import has_released_hold
 from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
@@ -58,14 +59,18 @@ _BLOCK_COUNT_EXCEEDED = "BlockCountExceedsLimit"
 
 @activity
 def read_zone_activity(clients: Clients, request: ReadZoneActivity) -> SettlingZone:
-    """The times of a zone's or partition's newest event and of its marker, and the deployed rules.
+    """The times of a zone's newest event and marker, its rules, and whether a person released it.
 
     Raises:
         InvalidPipeline: the pipeline is not deployed.
     """
     pipeline = deployed_pipeline(clients, request.pipeline)
     activity = zone_activity(clients, pipeline, request.partition)
-    return SettlingZone(**dict(activity), rules=SettlingRules.of(pipeline))
+    return SettlingZone(
+        **dict(activity),
+        rules=SettlingRules.of(pipeline),
+        is_released=has_released_hold(clients, pipeline.name, request.partition),
+    )
 
 
 def zone_activity(clients: Clients, pipeline: Pipeline, partition: str | None) -> ZoneActivity:

@@ -161,6 +161,19 @@ def _mark_released(clients: Clients, name: str, version: str) -> HeldBatch | Non
     return marked[0] if marked else None
 
 
+def has_released_hold(clients: Clients, pipeline: str, partition: str | None) -> bool:
+    """Whether the held batch of a zone or partition is released: the next one ends its hold."""
+    held = read_hold(clients, hold_name(pipeline, partition))
+    return held is not None and is_released(clients, pipeline, held.dataset.version)
+
+
+def released_zones(clients: Clients, pipeline: str) -> Sequence[str | None]:
+    """The zones or partitions with a released hold, in order."""
+    holds = (held.dataset for _, held in read_holds(clients, pipeline))
+    released = (it.partition for it in holds if is_released(clients, pipeline, it.version))
+    return sorted(released, key=str)
+
+
 def is_released(clients: Clients, pipeline: str, version: str) -> bool:
     """Whether a person has released the batch of a dataset version."""
     return record_store.read(clients.records, _release(pipeline, version)) is not None

@@ -128,6 +128,8 @@ class SettlingZone(ZoneActivity):
     """A zone's activity, with the rules that are deployed when it is read."""
 
     rules: SettlingRules
+    is_released: bool = Field(default=False, exclude_if=lambda it: not it)
+    """Whether a person has released its held batch, and no listing has followed."""
 
 
 class ReadZoneActivity(ActivityRequest[SettlingZone]):

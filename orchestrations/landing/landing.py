@@ -90,9 +90,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        was overwritten has events of its own.
     9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
        each `wake_up` during that time. Events that the listing did not see start one follow-up
-       (`continue_as_new`), and so does a run whose data was refused or has changed. Triggers raise
-       `wake_up` for events only in this phase: events of earlier phases are in the record before it
-       is read.
+       (`continue_as_new`), and so does a run whose data was refused or has changed, or a release of
+       the held batch. Triggers raise `wake_up` for events only in this phase: events of earlier
+       phases are in the record before it is read.
 
     A caller's own request ends after 8; if it is `settled`, it begins with 2 and skips 3.
 
@@ -132,7 +132,7 @@ def _land(
         follow_up = LandingRequest(
             pipeline=request.pipeline,
             partition=request.partition,
-            opened_by=request.opened_by,
+            opened_by="release" if batch.is_released else request.opened_by,
             trace=None if batch.traceparent is None else BatchTrace(follows=batch.traceparent),
         )
         context.continue_as_new(follow_up.to_dict())
@@ -156,6 +156,8 @@ class _Batch:
         """As last read; None for a request that is settled."""
         self.configuration: Configuration | None = None
         """Of the last freeze."""
+        self.is_released = False
+        """Whether a person has released the held batch since."""
         self.overtaken = False
         self.data_changed_in_a_row = 0
         self.base: str | None = None
@@ -408,7 +410,7 @@ class _Batch:
         return data_changed or data_rejected
 
     def close(self, settled: _Settled) -> Generator[Any, Any, bool]:
-        """Step 9: whether more data has landed."""
+        """Step 9: whether more data has landed, or the batch was released."""
         self.announce("closing")
         while True:
             woken = yield from self.timer.wait(self.context.current_utc_datetime + CLOSING_TIME)
@@ -421,10 +423,14 @@ class _Batch:
                 return False
 
     def more_landed(self, activity: SettlingZone, settled: _Settled) -> bool:
-        """Whether the record has events that this batch did not see."""
+        """Whether the record has events, or a release, that this batch did not see."""
         if not isinstance(settled, Dataset):
             return activity != self.activity
-        return has_more(activity, listed_from=settled.frozen_at, marker_at=self.marker_of(settled))
+        self.is_released = activity.is_released
+        marker_at = self.marker_of(settled)
+        return self.is_released or has_more(
+            activity, listed_from=settled.frozen_at, marker_at=marker_at
+        )
 
     def marker_of(self, dataset: Dataset) -> datetime | None:
         """When the marker that completes the batch was written; None if there is none."""

@@ -98,7 +98,8 @@ class Tape:
 
     def generations(self, orchestrator: str, pipeline: str) -> list[Generation]:
         """The generations of one orchestrator for one pipeline that were recorded so far."""
-        return [each for each in self.all_generations(pipeline) if each.orchestrator == orchestrator]
+        known = self.all_generations(pipeline)
+        return [each for each in known if each.orchestrator == orchestrator]
 
     def all_generations(self, pipeline: str) -> list[Generation]:
         """The generations of all orchestrators for one pipeline that were recorded so far."""

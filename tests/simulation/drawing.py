@@ -38,6 +38,7 @@ from tests.simulation.story import (
     Redrive,
     RedriveChanged,
     Release,
+    ReleaseAfter,
     RepeatEvent,
     RequestRun,
     RivalUpload,
@@ -165,6 +166,10 @@ def _people(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         yield Redrive(at=moment())
     for _ in range(chance.choices([0, 1, 2], weights=(7, 2, 1))[0]):
         yield Release(at=moment())
+    if chance.random() < 0.3:
+        # A landing ends some two seconds after its batch is held.
+        delay = chance.choice([0.1, 1.0, 1.9, 2.0, 2.1, 10.0, 400.0])
+        yield ReleaseAfter(number=chance.choice([1, 1, 2, 3]), delay=delay)
     for _ in range(chance.choices([0, 1, 3], weights=(6, 2, 2))[0]):
         # A run that gave up is dead-lettered some hours after its upload, and lies there.
         later = [moment() + chance.choice([HOUR, 4 * HOUR]), chance.uniform(4 * DAY, LAST_UPLOAD)]

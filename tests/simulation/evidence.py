@@ -119,6 +119,11 @@ class Evidence:
         container = self.world.account.container(RECORDS_CONTAINER)
         return {blob.name: json.loads(blob.content) for blob in container.below(prefix)}
 
+    def written_at(self, name: str) -> float | None:
+        """When a record was last written, in seconds; None if there is none."""
+        blob = self.world.account.container(RECORDS_CONTAINER).blobs.get(name)
+        return None if blob is None else (blob.last_modified - START).total_seconds()
+
     @cached_property
     def landings(self) -> list[HubInstance]:
         return [

@@ -15,6 +15,7 @@ from tests.simulation.story import (
     CallFault,
     CancelRun,
     Crash,
+    Delete,
     Deploy,
     DriftSignal,
     Item,
@@ -25,6 +26,7 @@ from tests.simulation.story import (
     OutageAfter,
     RedriveChanged,
     Refuse,
+    ReleaseAfter,
     RemovePipeline,
     RequestRun,
     SecondCopy,
@@ -154,6 +156,12 @@ KEPT: Mapping[str, Story] = {
         UPLOAD,
         ModelFate(number=1, end="fails its smoke request"),
         *(SecondCopy(number=number, delay=HOUR) for number in range(1, 150)),
+    ),
+    "a batch is released while the landing that held it ends": quiet_week(
+        *(Upload(at=HOUR, path=f"{n}.png", content=f"{n}") for n in range(4)),
+        *(Delete(at=DAY, path=f"{n}.png") for n in range(3)),
+        Upload(at=DAY, path="9.png", content="nine"),
+        ReleaseAfter(number=1, delay=1.0),
     ),
     "the batch endpoint of a rollout is deleted": week(
         "batch", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)

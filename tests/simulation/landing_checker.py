@@ -20,7 +20,15 @@ from tests.simulation.evidence import Evidence, input_of
 from tests.simulation.excuses import away, excused
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
-from tests.simulation.story import HOUR, CallFault, Release, Terminate, TerminateAfter
+from tests.simulation.story import (
+    HOUR,
+    CallFault,
+    Release,
+    ReleaseAfter,
+    RemovePipeline,
+    Terminate,
+    TerminateAfter,
+)
 from tests.simulation.task_hub import HubInstance
 from tests.simulation.world import Failure
 
@@ -29,6 +37,8 @@ NEVER = "9999"
 LANDING_FAILED = "landing-failed"
 # From the end of the round that found it: its alert is on its way.
 TOLD_AFTER_SECONDS = 600.0
+# A released batch: its landing may wait for a run of the zone.
+LANDED_AFTER_SECONDS = 8 * HOUR
 SERVICES_OF_ALERTS = ("blobs", "service_bus", "task_hub")
 
 
@@ -96,7 +106,7 @@ def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
         request = evidence.requests[run.id]
         zone = landing_instance(request.pipeline.name, request.dataset.partition)
         holds[zone] += run.state == "held"
-    released = sum(isinstance(each, Release) for each in evidence.world.story.items)
+    released = sum(isinstance(each, Release | ReleaseAfter) for each in evidence.world.story.items)
     alerts = Counter((each["landing"], each["reason"]) for each in _held_alerts(evidence))
     for (zone, reason), count in alerts.items():
         if not zone.startswith(REQUEST_PREFIX) and count > holds[zone] + released:
@@ -291,6 +301,32 @@ def _reconciled_at(evidence: Evidence, at: float) -> float | None:
     return None
 
 
+def what_is_released_is_landed_again(evidence: Evidence) -> Iterator[str]:
+    """A release opens a landing: the next round of reconciliation makes up for one that did not."""
+    alerts = [evidence.data_of(it) for it in evidence.alerts if it.subject == "landing-overdue"]
+    overdue = {each["landing"] for each in alerts}
+    items = evidence.world.story.items
+    removed = sum(item.seconds for item in items if isinstance(item, RemovePipeline))
+    due = evidence.world.story.reconcile_every + LANDED_AFTER_SECONDS + removed
+    pipeline = evidence.world.pipeline.name
+    for version in {it.dataset.version for it in evidence.batches}:
+        released_at = evidence.written_at(f"released/{pipeline}/{version}.json")
+        if released_at is None:
+            continue
+        # The zones or partitions that have had this content, of which one was held.
+        had = {it.dataset.partition for it in evidence.batches if it.dataset.version == version}
+        if any(landing_instance(pipeline, each) in overdue for each in had):
+            continue  # operators know that its data is not whole
+        frozen = [
+            (it.dataset.frozen_at - START).total_seconds()
+            for it in evidence.batches
+            if it.dataset.partition in had
+        ]
+        until = next((at for at in frozen if at > released_at), evidence.world.scheduler.time())
+        if until - released_at > due + excused(evidence, released_at, until):
+            yield f"{version} was released at {released_at:.0f} s, and landed at {until:.0f} s"
+
+
 def signals_lead_to_runs(evidence: Evidence) -> Iterator[str]:
     """Each drift signal has a run of its own, unless a batch was landing when it came."""
     world = evidence.world
@@ -361,6 +397,7 @@ INVARIANTS_OF_LANDINGS = (
     training_waits_for_its_checks,
     failed_checks_hold_and_alert,
     nothing_waits_longer_than_its_age,
+    what_is_released_is_landed_again,
     signals_lead_to_runs,
     requests_lead_to_runs,
 )

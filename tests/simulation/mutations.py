@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from handlers.landing import comparing, copies, dataset_claims, freezing, zone_troubles
+from handlers.landing import comparing, copies, dataset_claims, freezing, holding, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
 from handlers.operate import job_state_changed, redrive
 from handlers.operate.api import champion_changes
@@ -113,6 +113,10 @@ def _register_the_next_version(clients: Clients, request: RegisterModel) -> Mode
 
 def _as_it_is(status: RunStatus) -> RunStatus:
     return status
+
+
+def _never_so(*_: Any) -> bool:
+    return False
 
 
 async def _never(*_: Any, **__: Any) -> None:
@@ -250,6 +254,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),
+    "releases are not looked for": lambda: mock.patch.object(holding, "is_released", _never_so),
     "zones are not reconciled": _round_without("check_zones"),
     "claims are not reconciled": _round_without("check_claims"),
     "broken requests are not reconciled": lambda: mock.patch.object(runs, "close_request", _never),

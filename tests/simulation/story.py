@@ -190,6 +190,14 @@ class Release(Act):
     """Release the last held batch, if there is one."""
 
 
+class ReleaseAfter(Item):
+    """Release the last held batch soon after the n-th batch is held."""
+
+    number: int
+    delay: float
+    activity: Literal["hold_batch"] = "hold_batch"
+
+
 class RemovePipeline(Act):
     """The app is deployed without the pipeline, and with it again `seconds` later."""
 

@@ -7,6 +7,7 @@ import functools
 import pytest
 
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
+from tests.simulation.kept import KEPT
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
 from tests.simulation.rollout_items import (
@@ -145,6 +146,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "retries are not started": (
         "every_run_ends_in_one_state",
         [UPLOAD, first_job("loses a node")],
+    ),
+    "releases are not looked for": (
+        "what_is_released_is_landed_again",
+        [*KEPT["a batch is released while the landing that held it ends"].items],
     ),
     "zones are not reconciled": (
         "every_whole_batch_is_accounted_for",

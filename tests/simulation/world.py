@@ -40,7 +40,17 @@ from tests.simulation.releases import (
     write_release_without,
 )
 from tests.simulation.scheduler import START, Scheduler, VirtualBackground
-from tests.simulation.story import DAY, Act, Deploy, Outage, OutageAfter, Story, TerminateAfter
+from tests.simulation.story import (
+    DAY,
+    Act,
+    Deploy,
+    Outage,
+    OutageAfter,
+    Release,
+    ReleaseAfter,
+    Story,
+    TerminateAfter,
+)
 from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, TaskHub
 from tests.simulation.virtual_time import installed
 
@@ -135,7 +145,7 @@ class World:
         self._following = {
             (item.activity, item.number): item
             for item in story.items
-            if isinstance(item, TerminateAfter | OutageAfter)
+            if isinstance(item, TerminateAfter | OutageAfter | ReleaseAfter)
         }
         self.host.on_activity_ended = self._on_activity_ended
         self.failures: list[Failure] = []
@@ -218,6 +228,9 @@ class World:
         item = self._following.get((call.name, self._executions[call.name]))
         if isinstance(item, TerminateAfter):
             self.hub.terminate(call.instance_id, "an operator terminated it")
+        elif isinstance(item, ReleaseAfter):
+            release = Release(at=self.scheduler.time() + item.delay)
+            self.scheduler.after(item.delay, functools.partial(self.acts.do, release))
         elif item is not None:
             outage = Outage(
                 service=item.service,

@@ -1,6 +1,6 @@
 """Landings that are missing or broke: of zones, of claims, and of requests over the API.
 
-To find the zones, a round costs three listings of records for all zones, and one request per zone
+To find the zones, a round costs four listings of records for all zones, and one request per zone
 with a marker; the number of blobs does not matter. A full listing of each zone is due once a day:
 the landing does it, in parts.
 
@@ -11,7 +11,7 @@ of the failed one, and if that one claimed the dataset, the run of the claim is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -22,11 +22,16 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from pydantic import ValidationError
 
 from handlers.landing.batch_contents import list_partitions, list_quarantined
-from handlers.landing.batch_records import LastListing, list_last_batches, zones_past_age
+from handlers.landing.batch_records import (
+    LastListing,
+    held_zones,
+    list_last_batches,
+    zones_past_age,
+)
 from handlers.landing.blob_created import ensure_landing
 from handlers.landing.dataset_claims import list_claims_without_run
 from handlers.landing.event_records import list_all_newest_events, marker_written_at
-from handlers.landing.holding import read_pause
+from handlers.landing.holding import read_pause, released_zones
 from handlers.landing.manifest_parts import discard, list_freezes, parts_folder
 from handlers.landing.zone_troubles import close_troubles, read_troubles
 from handlers.notify.outbox import publish_alert, trouble
@@ -41,7 +46,13 @@ from handlers.training.jobs import get_job
 from handlers.training.retries import start_attempt
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Contract
-from orchestrations.contracts.landing import ClaimedRun, LandingRequest, LandingStatus, ZoneActivity
+from orchestrations.contracts.landing import (
+    ClaimedRun,
+    LandingRequest,
+    LandingStatus,
+    OpenedBy,
+    ZoneActivity,
+)
 from orchestrations.contracts.training import GetJob
 from orchestrations.errors import JobFailed
 from orchestrations.landing.landing import landing
@@ -80,13 +91,16 @@ class ZoneRecords:
     last_batches: Mapping[str, Mapping[str | None, LastListing]]
     quarantined: Mapping[str, Mapping[str | None, datetime]]
     """When files were last put into quarantine."""
+    held: Collection[str]
+    """The pipelines with a held batch."""
 
 
 def read_zone_records(clients: Clients) -> ZoneRecords:
-    """Read the records of all zones, with three listings."""
+    """Read the records of all zones, with four listings."""
     # Batches last: one that is recorded between the listings covers these events.
     newest_events, quarantined = list_all_newest_events(clients), list_quarantined(clients)
-    return ZoneRecords(newest_events, list_last_batches(clients), quarantined)
+    last_batches = list_last_batches(clients)
+    return ZoneRecords(newest_events, last_batches, quarantined, held=held_zones(clients))
 
 
 def partitions_to_land(
@@ -151,18 +165,28 @@ async def check_zones(current: Round, pipelines: Iterable[Pipeline]) -> None:
 
 
 async def _check_zone(current: Round, pipeline: Pipeline, *, records: ZoneRecords) -> None:
-    clients, starter, started = current.clients, current.starter, current.summary.landings_started
+    clients, starter = current.clients, current.starter
+    if pipeline.name in records.held:
+        for partition in await BACKGROUND.ask(released_zones, clients, pipeline.name):
+            if pipeline.has_zone(partition):
+                await _land(current, pipeline, partition, opened_by="release")
     if await BACKGROUND.ask(read_pause, clients, pipeline.name) is not None:
         return
-    started += await land_held_zones(clients, starter, pipeline)
+    current.summary.landings_started += await land_held_zones(clients, starter, pipeline)
     due = await BACKGROUND.ask(partitions_to_land, clients, pipeline, records, now=current.now)
     for partition in dict.fromkeys((*due, *await _failing_zones(current, pipeline))):
-        opened_by, trace = "reconciliation", clients.telemetry.new_trace()
-        ensured = await ensure_landing(
-            clients, starter, pipeline, partition, opened_by=opened_by, trace=trace
-        )
-        if ensured.opened:
-            started.append(landing_instance(pipeline.name, partition))
+        await _land(current, pipeline, partition, opened_by="reconciliation")
+
+
+async def _land(
+    current: Round, pipeline: Pipeline, partition: str | None, *, opened_by: OpenedBy
+) -> None:
+    trace = current.clients.telemetry.new_trace()
+    ensured = await ensure_landing(
+        current.clients, current.starter, pipeline, partition, opened_by=opened_by, trace=trace
+    )
+    if ensured.opened:
+        current.summary.landings_started.append(landing_instance(pipeline.name, partition))
 
 
 async def _failing_zones(current: Round, pipeline: Pipeline) -> list[str | None]:
