@@ -45,6 +45,8 @@ CONTENTS = "forgotten/contents.json"
 # An activity has 110 s; the longest manifest of ten million lines takes about 40 s.
 PIECE_SECONDS = 20.0
 FEW_TEXTS = 32
+OF_A_VERSION = 3
+"""The slashes in the name of a version's manifest."""
 # Last-Modified has whole seconds, and clocks differ.
 CLOCK_SKEW = timedelta(seconds=2)
 Content = tuple[str, int]
@@ -55,6 +57,12 @@ def content_of(properties: BlobProperties) -> Content:
     """The content of a blob."""
     md5 = properties.content_settings.content_md5
     return bytes(md5).hex() if md5 else normal_etag(properties.etag), properties.size
+
+
+def content_of_line(line: bytes) -> Content:
+    """The content of a line of a manifest."""
+    blob = decode_line(line)
+    return blob.md5 or blob.etag, blob.size
 
 
 def read_contents(clients: Clients) -> dict[Content, str]:
@@ -84,7 +92,7 @@ def check_none_forgotten_since(
         kept = clients.records.get_blob_client(CONTENTS).get_blob_properties()
         if kept.last_modified >= frozen_at - CLOCK_SKEW:
             if committed is not None:
-                _find_by_content(clients, read_contents(clients), committed)
+                find_forgotten_in(clients, read_contents(clients), committed)
             raise DataChanged("blobs were forgotten after the zone was listed")
 
 
@@ -142,7 +150,7 @@ def forget_blobs(clients: Clients, request: ForgetBlobs) -> ForgetProgress:
             contents = dict.fromkeys(_found_contents(clients, record.id), record.id)
             following = ForgetProgress(step="erase-events")
             return (
-                _pieces(names, marker, step, lambda it: _find_by_content(clients, contents, it))
+                _pieces(names, marker, step, lambda it: find_forgotten_in(clients, contents, it))
                 or following
             )
         case "erase-events":
@@ -169,13 +177,16 @@ def _pieces(
 
 
 def _manifests(clients: Clients, pipelines: Collection[str] | None = None) -> list[str]:
-    """`manifests/<pipeline>/<version>` of all manifests, or of those of some pipelines."""
+    """`manifests/<pipeline>/<version>` of all dataset versions, or of those of some pipelines.
+
+    The lines of a version's other manifests, such as that of its new files, are lines of its own.
+    """
     prefixes = ["manifests/"] if pipelines is None else [f"manifests/{it}/" for it in pipelines]
     return [
         name.rpartition("/")[0]
         for prefix in prefixes
         for name in clients.records.list_blob_names(name_starts_with=prefix)
-        if name.endswith(f"/{MANIFEST_FILE}")
+        if name.endswith(f"/{MANIFEST_FILE}") and name.count("/") == OF_A_VERSION
     ]
 
 
@@ -218,11 +229,10 @@ def _find_by_name(clients: Clients, record: ForgetRequest, folder: str) -> None:
         return  # the request was refused if no pipeline watched a blob
     paths = {name.removeprefix(prefix) for name in record.blobs[pipeline]}
     found = [
-        (it.md5 or it.etag, it.size)
+        content_of_line(line)
         for lines in lines_near(clients, folder, paths)
         for line in lines
         if path_of(line) in paths
-        for it in [decode_line(line)]
     ]
     _keep_found(clients, record.id, f"{pipeline}/{version}", found)
 
@@ -251,7 +261,7 @@ def _keep_contents(clients: Clients, record: ForgetRequest) -> ForgetProgress:
     return ForgetProgress(step="find-versions")
 
 
-def _find_by_content(clients: Clients, contents: Mapping[Content, str], folder: str) -> None:
+def find_forgotten_in(clients: Clients, contents: Mapping[Content, str], folder: str) -> None:
     """Record, for each request, that a dataset version has its contents; delete their copies."""
     _, pipeline, version = folder.split("/")
     found, deleted = Counter[str](), Counter[str]()

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
+from handlers.landing.forgetting import (
+    Content,
+    content_of_line,
+    find_forgotten_in,
+    read_contents,
+)
 from handlers.landing.manifest_parts import Link, hash_link
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import resolve_configuration
@@ -101,19 +107,39 @@ class FilesUnknown(InvalidRequest):
 
 
 def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence[str]) -> Dataset:
-    """Freeze a dataset without some of its files as a new dataset.
+    """Freeze a dataset without some of its files, and without forgotten contents, as a new dataset.
 
     Paths are those of the manifest. Idempotent: the same files give the same version and manifest.
 
     Raises:
         FilesUnknown: the dataset lacks one of the files, or nothing would be left.
     """
-    left_out = frozenset(paths)
+    forgotten = read_contents(clients)
+    while True:
+        smaller = _leave_out(clients, pipeline, dataset, frozenset(paths), forgotten.keys())
+        # As a freeze does: a request to forget that came before the commit is seen here, and one
+        # that comes later sees the manifest.
+        before, forgotten = forgotten, read_contents(clients)
+        if forgotten == before:
+            return smaller
+        find_forgotten_in(clients, forgotten, smaller.manifest_path)
+
+
+def _leave_out(
+    clients: Clients,
+    pipeline: str,
+    dataset: Dataset,
+    left_out: Collection[str],
+    forgotten: Collection[Content],
+) -> Dataset:
     found: set[str] = set()
-    kept = hash_link(
-        None, Link(_without(read_chunks(clients, dataset.manifest_path), left_out, found))
-    )
-    unknown = sorted(left_out - found)
+
+    def lines() -> Iterator[bytes]:
+        chunks = read_chunks(clients, dataset.manifest_path)
+        return _without(chunks, left_out, forgotten, found)
+
+    kept = hash_link(None, Link(lines()))
+    unknown = sorted(set(left_out) - found)
     if unknown:
         raise FilesUnknown(
             f"dataset version {dataset.version} has no {name_some(unknown)}: give paths as "
@@ -126,28 +152,31 @@ def leave_out(clients: Clients, pipeline: str, dataset: Dataset, paths: Sequence
     # The version also names the blocks, since every writer of this version writes the same lines.
     writer = ManifestWriter(clients.records, folder, version)
     if not writer.is_written:
-        writer.commit(
-            writer.stage(_without(read_chunks(clients, dataset.manifest_path), left_out, found))
-        )
+        writer.commit(writer.stage(lines()))
     return dataset.model_copy(
         update={
             "version": version,
             "blobs": kept.blobs,
             "bytes": kept.bytes,
-            "quarantined": dataset.quarantined + len(left_out),
+            "quarantined": dataset.quarantined + dataset.blobs - kept.blobs,
             "manifest_path": folder,
         }
     )
 
 
-def _without(chunks: Iterable[bytes], paths: Collection[str], found: set[str]) -> Iterator[bytes]:
-    """The lines of the other paths; adds the members of `paths` that have a line to `found`."""
+def _without(
+    chunks: Iterable[bytes],
+    paths: Collection[str],
+    forgotten: Collection[Content],
+    found: set[str],
+) -> Iterator[bytes]:
+    """The lines of other paths and contents; adds the `paths` that have a line to `found`."""
     for chunk in chunks:
         lines: list[bytes] = []
         for line in chunk.splitlines(keepends=True):
             path = path_of(line)
             if path in paths:
                 found.add(path)
-            else:
+            elif not (forgotten and content_of_line(line) in forgotten):
                 lines.append(line)
         yield b"".join(lines)

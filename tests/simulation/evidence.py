@@ -301,12 +301,12 @@ class Evidence:
 
     @cached_property
     def forgotten(self) -> dict[tuple[str | None, int], float]:
-        """MD5 and size of each forgotten content → second at which it was kept as forgotten."""
+        """MD5 and size of each forgotten content → second by which it was kept as forgotten."""
         container = self.world.account.container(RECORDS_CONTAINER)
         kept = container.blobs.get("forgotten/contents.json")
         if kept is None:
             return {}
-        at = (kept.last_modified - START).total_seconds()
+        at = (kept.last_modified - START).total_seconds() + 1  # a blob's times have whole seconds
         return {(md5, size): at for md5, size, _ in json.loads(kept.content)}
 
     def releases(self, since: datetime, until: datetime) -> list[Release]:

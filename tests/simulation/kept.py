@@ -18,6 +18,7 @@ from tests.simulation.story import (
     Delete,
     Deploy,
     DriftSignal,
+    Forget,
     Item,
     JobFate,
     Mark,
@@ -162,6 +163,20 @@ KEPT: Mapping[str, Story] = {
         *(Delete(at=DAY, path=f"{n}.png") for n in range(3)),
         Upload(at=DAY, path="9.png", content="nine"),
         ReleaseAfter(number=1, delay=1.0),
+    ),
+    "a blob is forgotten after a champion was scored on new files": quiet_week(
+        Deploy(at=100, floor=0.7, changes=("jobs of checks",)),
+        *(Upload(at=HOUR, path=f"{n}.png", content=f"{n}") for n in range(3)),
+        Upload(at=9 * HOUR, path="9.png", content="nine"),
+        *(JobFate(number=n, end="completes") for n in (1, 2, 3, 4)),
+        Forget(at=DAY),
+    ),
+    "a file is left out of a batch with a forgotten one": quiet_week(
+        *(Upload(at=HOUR, path=f"{n}.png", content=f"{n}") for n in range(3)),
+        JobFate(number=1, end="leaves no metrics"),
+        Forget(at=9 * HOUR),
+        Delete(at=10 * HOUR, path="0.png"),
+        RedriveChanged(at=5 * DAY, change="without a file"),
     ),
     "the batch endpoint of a rollout is deleted": week(
         "batch", *TWO_MODELS, DeleteEndpoint(at=LATER + 3_000)

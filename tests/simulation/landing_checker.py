@@ -39,6 +39,7 @@ LANDING_FAILED = "landing-failed"
 TOLD_AFTER_SECONDS = 600.0
 # A released batch: its landing may wait for a run of the zone.
 LANDED_AFTER_SECONDS = 8 * HOUR
+FREEZING_SECONDS = 60.0
 SERVICES_OF_ALERTS = ("blobs", "service_bus", "task_hub")
 
 
@@ -201,7 +202,8 @@ def failed_checks_hold_and_alert(evidence: Evidence) -> Iterator[str]:
 
 def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
     """A batch that has waited for more data for the maximum age is trained on."""
-    alerted = {each["landing"] for each in _held_alerts(evidence)}
+    # A person has to decide, or to complete the data.
+    alerted = _landings_told(evidence, "batch-held") | _landings_told(evidence, "landing-overdue")
     for batch, since in _batches_with_waits(evidence):
         request = evidence.requests.get(batch.result.run or "")
         landing = landing_instance(batch.result.pipeline, batch.dataset.partition)
@@ -249,6 +251,11 @@ def _broken_rules(
     needed = 0 if settle.minimum_change is None else settle.minimum_change.files or 0
     if differing < needed and not is_old:  # a moved file differs at two paths
         yield f"{differing} files differ, after {waited:.0f} s"
+
+
+def _landings_told(evidence: Evidence, kind: str) -> set[str]:
+    """The landings about which operators have an alert of a kind."""
+    return {evidence.data_of(it)["landing"] for it in evidence.alerts if it.subject == kind}
 
 
 def _held_alerts(evidence: Evidence) -> list[Any]:
@@ -303,8 +310,7 @@ def _reconciled_at(evidence: Evidence, at: float) -> float | None:
 
 def what_is_released_is_landed_again(evidence: Evidence) -> Iterator[str]:
     """A release opens a landing: the next round of reconciliation makes up for one that did not."""
-    alerts = [evidence.data_of(it) for it in evidence.alerts if it.subject == "landing-overdue"]
-    overdue = {each["landing"] for each in alerts}
+    overdue = _landings_told(evidence, "landing-overdue")
     items = evidence.world.story.items
     removed = sum(item.seconds for item in items if isinstance(item, RemovePipeline))
     due = evidence.world.story.reconcile_every + LANDED_AFTER_SECONDS + removed
@@ -318,11 +324,15 @@ def what_is_released_is_landed_again(evidence: Evidence) -> Iterator[str]:
         if any(landing_instance(pipeline, each) in overdue for each in had):
             continue  # operators know that its data is not whole
         frozen = [
-            (it.dataset.frozen_at - START).total_seconds()
+            ((it.dataset.frozen_at - START).total_seconds(), it.dataset.version == version)
             for it in evidence.batches
             if it.dataset.partition in had
         ]
-        until = next((at for at in frozen if at > released_at), evidence.world.scheduler.time())
+        # Other content that is being frozen at that moment has its own hold afterwards.
+        later = (
+            at for at, is_it in frozen if at > released_at - (0 if is_it else FREEZING_SECONDS)
+        )
+        until = max(released_at, next(later, evidence.world.scheduler.time()))
         if until - released_at > due + excused(evidence, released_at, until):
             yield f"{version} was released at {released_at:.0f} s, and landed at {until:.0f} s"
 

@@ -15,7 +15,7 @@ from unittest import mock
 
 from handlers.landing import comparing, copies, dataset_claims, freezing, holding, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
-from handlers.operate import job_state_changed, redrive
+from handlers.operate import job_state_changed, redrive, redrive_changes
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
 from handlers.operate.reconciliation import landings, reconciliation, runs
@@ -255,6 +255,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),
     "releases are not looked for": lambda: mock.patch.object(holding, "is_released", _never_so),
+    "forgotten contents stay when files are left out": lambda: mock.patch.object(
+        redrive_changes, "read_contents", return_value={}
+    ),
     "zones are not reconciled": _round_without("check_zones"),
     "claims are not reconciled": _round_without("check_claims"),
     "broken requests are not reconciled": lambda: mock.patch.object(runs, "close_request", _never),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import OF_JOBS, away, excused
@@ -46,9 +46,14 @@ def verdicts_are_no_failures(evidence: Evidence) -> Iterator[str]:
             yield f"alert {alert.message_id} has severity {severity}"
 
 
+def _last_jobs(evidence: Evidence) -> Collection[JobLife]:
+    """The job that each run came to last: a check's job may have been before it."""
+    return {life.run: life for life in evidence.world.cluster.lives.values()}.values()
+
+
 def mistakes_are_paid_for_once(evidence: Evidence) -> Iterator[str]:
     """A job's mistake that it would make again is not tried again."""
-    for life in evidence.world.cluster.lives.values():
+    for life in _last_jobs(evidence):
         run = evidence.runs.get(life.run)
         if run is None or life.end not in MISTAKES or life.states[-1][1] != "Completed":
             continue
@@ -87,7 +92,7 @@ def work_is_resumed(evidence: Evidence) -> Iterator[str]:
 
 def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
     """Azure ML restarts a job whose nodes were taken: its run goes on."""
-    for life in evidence.world.cluster.lives.values():
+    for life in _last_jobs(evidence):
         run = evidence.runs.get(life.run)
         if run is None or not life.preemptions or run.state not in ("retrying", "failed"):
             continue

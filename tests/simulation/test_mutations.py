@@ -151,6 +151,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "what_is_released_is_landed_again",
         [*KEPT["a batch is released while the landing that held it ends"].items],
     ),
+    "forgotten contents stay when files are left out": (
+        "forgotten_contents_are_found_and_trained_on_no_more",
+        [*KEPT["a file is left out of a batch with a forgotten one"].items],
+    ),
     "zones are not reconciled": (
         "every_whole_batch_is_accounted_for",
         [UPLOAD, LoseEvent(number=1)],

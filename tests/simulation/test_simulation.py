@@ -45,7 +45,7 @@ def test_what_is_forgotten_at_any_moment_of_a_freeze_is_found() -> None:
 
     def problems() -> list[str]:
         upload = Upload(at=9_387.2, path="0-2.png", content="content 0 2")
-        moments = (9_687.6 + tenth / 10 for tenth in range(8))
+        moments = (9_692.2 + tenth / 10 for tenth in range(8))
         stories = (quiet_week(upload, Forget(at=moment)) for moment in moments)
         return [problem for story in stories for problem in try_story(story).problems]
 
