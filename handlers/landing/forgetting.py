@@ -126,6 +126,16 @@ def read_versions(clients: Clients, request: str) -> list[ForgottenVersion]:
     return [ForgottenVersion.from_dict(each) for each in documents]
 
 
+def find_request_of(clients: Clients, pipeline: str, version: str) -> str | None:
+    """The newest request whose contents a dataset version has, if there is one."""
+    has = (
+        each.id
+        for each in list_requests(clients)
+        if record_store.read(clients.records, _version_record(each.id, pipeline, version))
+    )
+    return next(has, None)
+
+
 def count_contents(clients: Clients, request: str) -> int:
     """How many contents were found under the names of a request."""
     return len(_found_contents(clients, request))
@@ -282,7 +292,7 @@ def find_forgotten_in(clients: Clients, contents: Mapping[Content, str], folder:
             pipeline=pipeline, version=version, blobs=blobs, copies_deleted=deleted[request]
         )
         # A second try finds no copy any more: the first one has counted them.
-        name = f"{folder_of(request)}versions/{pipeline}/{version}.json"
+        name = _version_record(request, pipeline, version)
         record_store.create(clients.records, name, has.to_dict())
 
 
@@ -297,6 +307,10 @@ def _end(clients: Clients, record: ForgetRequest) -> ForgetProgress:
 
     record_store.update(clients.records, _record(record.id), end)
     return ForgetProgress(step="done")
+
+
+def _version_record(request: str, pipeline: str, version: str) -> str:
+    return f"{folder_of(request)}versions/{pipeline}/{version}.json"
 
 
 def _record(request: str) -> str:

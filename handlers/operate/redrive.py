@@ -15,6 +15,7 @@ import azure.functions as func
 
 from handlers.landing.batch_contents import keep_quarantine
 from handlers.landing.dataset_claims import claim_dataset
+from handlers.landing.forgetting import find_request_of
 from handlers.notify.dead_letter_queue import body_text, dead_letters, reject_message, text_property
 from handlers.notify.outbox import Delivery
 from handlers.operate.redrive_changes import RedriveRefused, changed_request
@@ -97,7 +98,8 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
 
     Raises:
         RedriveRefused: the changes are invalid, the run was redriven with other changes, its next
-            attempt has started, or another run has claimed the smaller dataset.
+            attempt has started, its dataset has forgotten contents, or another run has claimed the
+            smaller dataset. Of an order for all letters, such a letter stays.
         azure.servicebus.exceptions.ServiceBusError: some messages may have been redriven; repeat
         the call.
     """
@@ -113,6 +115,9 @@ def redrive(clients: Clients, order: RedriveOrder) -> list[str]:
             try:
                 following = _following(clients, letter, order)
             except RedriveRefused as error:
+                if order.run is None and order.numbers is None:
+                    logger.warning("%s stays dead-lettered: %s", letter.message_id, error)
+                    continue
                 refusal = error  # raised below, after the letters are released
                 break
             if following is None:
@@ -163,6 +168,7 @@ def _redriven(clients: Clients, request: RunRequest, order: RedriveOrder) -> Red
     run = request.run
     redriven = read_redriven(clients, run)
     if redriven is None:
+        _check_not_forgotten(clients, request, order)
         derived = RedrivenRun(
             changes=order.changes,
             by=order.by,
@@ -193,6 +199,22 @@ def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRe
         run=run, by=order.by, reason=order.reason, at=order.at, record=redrive_record(run)
     )
     return changed_request(clients, request, order.changes, lineage)
+
+
+def _check_not_forgotten(clients: Clients, request: RunRequest, order: RedriveOrder) -> None:
+    """Refuse to train on forgotten contents again; without files, they are left out."""
+    version = request.dataset.version
+    if order.changes.without_files is not None:
+        return
+    forgotten_by = find_request_of(clients, request.pipeline.name, version)
+    if forgotten_by is not None:
+        raise RedriveRefused(
+            f"dataset version {version} of run {request.run} has contents that {forgotten_by} "
+            "forgot: train on what the zone has now (request a run with a reason), or redrive with "
+            "changes.without_files, which leaves them out, too",
+            kind="content-forgotten",
+            where="run",
+        )
 
 
 def _check_not_followed(clients: Clients, run: str, derived: RedrivenRun) -> None:

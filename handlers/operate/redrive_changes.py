@@ -27,7 +27,7 @@ from orchestrations.errors import InvalidPipeline, InvalidRequest, PermanentErro
 # Changes of an earlier redrive are kept.
 CARRIED_ON = ("compute", "limits", "last_attempt", "job", "files_left_out")
 
-RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed"]
+RefusalKind = Literal["invalid-request", "already-redriven", "content-claimed", "content-forgotten"]
 
 
 class RedriveRefused(PermanentError):

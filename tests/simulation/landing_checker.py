@@ -148,6 +148,15 @@ def forgotten_contents_are_found_and_trained_on_no_more(evidence: Evidence) -> I
         has = {(line.md5, line.size) for line in lines} & evidence.forgotten.keys()
         if has and f"{version}.json" not in listed:
             yield f"{version} has {has}, and is not among the versions that have forgotten contents"
+    for name, redriven in evidence.records("runs/").items():
+        if not name.endswith("/redrive.json"):
+            continue
+        at = (datetime.fromisoformat(redriven["at"]) - START).total_seconds()
+        for line in evidence.manifest(redriven["request"]["dataset"]["version"]):
+            since = evidence.forgotten.get((line.md5, line.size), at)
+            # The request has searched the manifests, too, some time later.
+            if at - since > HOUR + excused(evidence, since, at):
+                yield f"{name} was written at {at:.0f} s with the forgotten {line.path}"
     for batch in evidence.batches:
         at = (batch.dataset.frozen_at - START).total_seconds()
         for line in evidence.manifest(batch.dataset.version):

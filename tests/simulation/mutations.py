@@ -258,6 +258,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "forgotten contents stay when files are left out": lambda: mock.patch.object(
         redrive_changes, "read_contents", return_value={}
     ),
+    "runs with forgotten contents are redriven": lambda: mock.patch.object(
+        redrive, "find_request_of", return_value=None
+    ),
     "zones are not reconciled": _round_without("check_zones"),
     "claims are not reconciled": _round_without("check_claims"),
     "broken requests are not reconciled": lambda: mock.patch.object(runs, "close_request", _never),

@@ -32,6 +32,7 @@ from tests.simulation.story import (
     OpenPage,
     Outage,
     OutageAfter,
+    Redrive,
     RedriveChanged,
     Refuse,
     RequestRun,
@@ -154,6 +155,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "forgotten contents stay when files are left out": (
         "forgotten_contents_are_found_and_trained_on_no_more",
         [*KEPT["a file is left out of a batch with a forgotten one"].items],
+    ),
+    "runs with forgotten contents are redriven": (
+        "forgotten_contents_are_found_and_trained_on_no_more",
+        [UPLOAD, first_job("leaves no metrics"), Forget(at=9 * HOUR), Redrive(at=DAY)],
     ),
     "zones are not reconciled": (
         "every_whole_batch_is_accounted_for",

@@ -109,7 +109,12 @@ async def test_changes_without_a_run_are_refused(redriver: Redriver) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("invalid-request", 400), ("already-redriven", 409), ("content-claimed", 409)],
+    [
+        ("invalid-request", 400),
+        ("already-redriven", 409),
+        ("content-claimed", 409),
+        ("content-forgotten", 409),
+    ],
 )
 async def test_a_refused_redrive_is_a_problem(
     redriver: Redriver, kind: RefusalKind, status: int
