@@ -1,7 +1,7 @@
 // Elements of the screens.
 
 import { html, useContext, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
-import { post } from "/api/ui/api.js";
+import { get, post } from "/api/ui/api.js";
 import { exact, Sentence, Time, TimeOfData } from "/api/ui/times.js";
 
 const KINDS = {
@@ -65,6 +65,26 @@ export const size = (bytes) => (bytes < 1e3 ? `${number(bytes)} B` : bytes < 1e6
 
 export const money = (amount, currency) =>
   `${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} ${currency}`;
+
+const SAVED_MS = 10000;
+
+// A button that reads a document and saves a text of it as a file.
+export function Save({ label, path, text, name, type = "text/html" }) {
+  const [problem, setProblem] = useState("");
+  const save = async () => {
+    try {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([text(await get(path))], { type }));
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
+      setProblem("");
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  return html`<button type="button" onClick=${save}>${label}</button> ${problem && html`<span role="alert">${problem} </span>`}`;
+}
 
 export const Metrics = ({ of }) =>
   Object.entries(of ?? {}).map(([name, value]) => html`<span class="metric">${name} <b>${number(value)}</b></span> `);

@@ -2,7 +2,7 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, assignments, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Action, assignments, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Save, Table } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { StartRollout } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
@@ -116,7 +116,8 @@ function Version({ pipeline, version, filters }) {
   return html`<${Loaded} of=${model}>${(data) => html`
     <p class="path"><a href=${modelHref(pipeline)}>Models of ${pipeline}</a></p>
     <h1>${data.name}:${data.version} <${Badge} state=${data.stage} /></h1>
-    <p class="actions"><${ModelActions} pipeline=${pipeline} model=${data} endpoint=${data.endpoint} /></p>
+    <p class="actions"><${ModelActions} pipeline=${pipeline} model=${data} endpoint=${data.endpoint} />
+      <${Save} label="Save model card" path=${`${path}/card`} text=${(card) => card.markdown} name=${`${data.name}-${data.version}.md`} type="text/markdown" /></p>
     <${Lineage} model=${data} />
     <div class="columns">
       <section><h2>Facts</h2><dl class="facts">

@@ -1,14 +1,13 @@
 // Runs: the list with its filters, and one run with its timeline.
 
-import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
-import { get, useResource } from "/api/ui/api.js";
-import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, size } from "/api/ui/parts.js";
+import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, Save, size } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
 
 // By then the browser has read the file that it saves.
-const SAVED_MS = 10000;
 const GROUPS = ["unfinished", "needs-a-human"];
 const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "rejected", "failed"];
 const ENDS = ["succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "retrying", "rejected", "failed"];
@@ -110,26 +109,8 @@ function Check({ name, check, run }) {
       <thead><tr><th scope="col">rule</th><th scope="col">value</th><th scope="col">limit</th><th scope="col">passed</th><th scope="col">message</th></tr></thead>
       <tbody>${check.rules.map((rule) => html`<tr><td>${rule.name}</td><td>${shown(rule.value)}</td><td>${shown(rule.limit)}</td><td>${rule.passed ? "yes" : html`<b>no</b>`}</td><td>${rule.message}</td></tr>`)}</tbody>
     </table>`}
-    <p class="dim">${check.saved && html`Saved: ${check.saved}. `}${check.cost && html`Cost: ${money(check.cost.amount, check.cost.currency)}. `}${check.report && html`<${SaveReport} run=${run} /> `}${check.job_url && html`<a href=${check.job_url} rel="noreferrer">Its job</a>`}</p>
+    <p class="dim">${check.saved && html`Saved: ${check.saved}. `}${check.cost && html`Cost: ${money(check.cost.amount, check.cost.currency)}. `}${check.report && html`<${Save} label="Save report" path=${`/api/runs/${encodeURIComponent(run)}/report`} text=${(found) => found.html} name=${`${run}-report.html`} /> `}${check.job_url && html`<a href=${check.job_url} rel="noreferrer">Its job</a>`}</p>
   </section>`;
-}
-
-function SaveReport({ run }) {
-  const [problem, setProblem] = useState("");
-  const save = async () => {
-    try {
-      const { html: text } = await get(`/api/runs/${encodeURIComponent(run)}/report`);
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([text], { type: "text/html" }));
-      link.download = `${run}-report.html`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
-      setProblem("");
-    } catch (error) {
-      setProblem(error.message);
-    }
-  };
-  return html`<button type="button" onClick=${save}>Save report</button> ${problem && html`<span role="alert">${problem} </span>`}`;
 }
 
 // The end of a log is what counts: it is in sight.

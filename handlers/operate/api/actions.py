@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -105,6 +106,15 @@ def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> 
         reason=reason[:REASON_LIMIT_CHARACTERS],
         outcome=outcome[:500],
     )
+
+
+def find_actions(clients: Clients, about: Collection[str], *, searched: int) -> list[Action]:
+    """The actions on any of `about` among the newest ones, newest first."""
+    entries = list_entries(
+        clients.records, _FOLDER, metadata=_ACTION, first="", after=None, page_size=500
+    )
+    newest = (Action.model_validate(each) for _, each in islice(entries, searched))
+    return [each for each in newest if each.on in about]
 
 
 def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:

@@ -89,6 +89,14 @@ class ModelDetail(ModelSummary):
     """The version that a rollback of this one puts in service."""
 
 
+class ModelCard(Document):
+    """Answer of `GET /api/pipelines/{name}/models/{version}/card`."""
+
+    model: str
+    """Name and version."""
+    markdown: str
+
+
 class ModelBlob(Document):
     """A blob that a model was trained on."""
 

@@ -61,6 +61,7 @@ ROUTES = (
     Route("GET", "forgotten/{request}", "forgotten.get_forgotten", AZURE_ML),
     Route("GET", "pipelines/{name}/models", "models.list_models", AZURE_ML),
     Route("GET", "pipelines/{name}/models/{version}", "models.get_model", AZURE_ML),
+    Route("GET", "pipelines/{name}/models/{version}/card", "model_card.get_model_card", AZURE_ML),
     Route("GET", "pipelines/{name}/models/{version}/blobs", "models.list_model_blobs", AZURE_ML),
     Route(
         "POST",

@@ -1,4 +1,4 @@
-"""landfall models list|get|promote|rollback."""
+"""landfall models list|get|card|promote|rollback."""
 
 from __future__ import annotations
 
@@ -83,6 +83,13 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
 
     document = session.api.get(f"/api/pipelines/{pipeline}/models/{version}")
     session.output.show(document, people)
+
+
+@command(app)
+def card(session: Session, pipeline: Pipeline, version: Version) -> None:
+    """Write the card of one version, as Markdown, to standard output."""
+    document = session.api.get(f"/api/pipelines/{pipeline}/models/{version}/card")
+    session.output.show(document, lambda shown: typer.echo(shown["markdown"], nl=False))
 
 
 @command(app)

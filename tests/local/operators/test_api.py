@@ -24,6 +24,7 @@ async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop
         "/api/pipelines/{name}": "/api/pipelines/batches",
         "/api/pipelines/{name}/models": "/api/pipelines/batches/models?limit=1",
         "/api/pipelines/{name}/models/{version}": "/api/pipelines/batches/models/2",
+        "/api/pipelines/{name}/models/{version}/card": "/api/pipelines/batches/models/2/card",
         "/api/pipelines/{name}/models/{version}/blobs": "/api/pipelines/batches/models/2/blobs",
         "/api/dead-letters": "/api/dead-letters",
         "/api/dead-letters/{letter}": f"/api/dead-letters/{letter['id']}",
@@ -57,6 +58,16 @@ async def test_a_model_leads_to_its_blobs_page_by_page(laptop: Laptop) -> None:
     _, detail, _ = await laptop.get(f"{models}/2")
     assert detail["dataset"]["blobs"] == 4
     assert detail["rolls_back_to"] == "1"
+    card = await laptop.command("models", "card", "batches", "2")
+    for line in (
+        "# batches:2",
+        f"- dataset version: {detail['dataset_version']}",
+        "- compared with: version 1",
+        f"- run: {detail['run']}",
+        "| accuracy | 0.9 |",
+        "Landfall manages no endpoint for it.",
+    ):
+        assert line in card.output.splitlines(), (line, card.output)
     found: list[str] = []
     url = f"{models}/2/blobs?limit=3"
     while url:

@@ -1,0 +1,276 @@
+"""GET /api/pipelines/{name}/models/{version}/card: a model version, told for people.
+
+The card is made from the records whenever it is asked for, so that it never lags behind them. Its
+sections follow Mitchell et al., Model Cards for Model Reporting, https://arxiv.org/abs/1810.03993,
+as far as Landfall knows the facts; intended use and ethics are the team's to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from handlers.operate.api.actions import Action, find_actions
+from handlers.operate.api.model_documents import ModelCard, ModelDetail
+from handlers.operate.api.models import azure_ml_asked, get_model
+from handlers.platform.clients import Clients
+from handlers.platform.configuration.configurations import read_job_file
+from handlers.platform.rollout_index import list_rollouts, recorded_end
+from handlers.platform.run_index import runs_of_dataset
+from handlers.platform.run_records import node_hours, read_run_record
+from handlers.rollout.endpoints import read_traffic
+from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.comparison import Judged, SliceChange
+from orchestrations.contracts.rollouts import EndpointTraffic, RolloutState, RolloutStatus
+from orchestrations.contracts.training import RunRecord
+from orchestrations.errors import InvalidPipeline
+
+ROLLOUTS_SEARCHED = 500
+ACTIONS_SEARCHED = 1_000
+UNKNOWN = "not known"
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a card tells."""
+
+    model: ModelDetail
+    pipeline: Pipeline
+    runs: Sequence[RunRecord]
+    """On the model's dataset version: what it took to get the model, lost and failed runs too."""
+    job: Mapping[str, Any]
+    """The job file that its run used; empty if it is not kept any more."""
+    rollouts: Sequence[tuple[RolloutStatus, RolloutState | None]]
+    """Those of this version, newest first, each with its recorded end."""
+    traffic: EndpointTraffic
+    actions: Sequence[Action]
+    """What people did about this version, newest first."""
+
+
+def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelCard:
+    """Return the card of one version of a pipeline's model."""
+    model = get_model(clients, pipeline, version=version)
+    deploy = pipeline.deploy
+    traffic = EndpointTraffic()
+    if deploy is not None:
+        with azure_ml_asked():
+            traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
+    rollouts = _rollouts(clients, pipeline, version)
+    about = {f"model {model.name}:{version}", *(f"rollout {each.id}" for each, _ in rollouts)}
+    facts = Facts(
+        model=model,
+        pipeline=pipeline,
+        runs=_runs(clients, pipeline, model.dataset_version),
+        job=_job(clients, pipeline, model.configuration),
+        rollouts=rollouts,
+        traffic=traffic,
+        actions=find_actions(clients, about, searched=ACTIONS_SEARCHED),
+    )
+    return ModelCard(model=f"{model.name}:{version}", markdown=tell(facts))
+
+
+def _runs(clients: Clients, pipeline: Pipeline, version: str | None) -> list[RunRecord]:
+    names = [] if version is None else runs_of_dataset(clients.records, version)
+    found = (read_run_record(clients, each) for each in names)
+    ours = [each for each in found if each is not None and each.status.pipeline == pipeline.name]
+    return sorted(ours, key=lambda each: each.started_at)
+
+
+def _job(clients: Clients, pipeline: Pipeline, configuration: str | None) -> Mapping[str, Any]:
+    if configuration is None:
+        return {}
+    try:
+        return yaml.safe_load(read_job_file(clients, pipeline.name, configuration, pipeline.job))
+    except InvalidPipeline:  # its retention has ended
+        return {}
+
+
+def _rollouts(
+    clients: Clients, pipeline: Pipeline, version: str
+) -> list[tuple[RolloutStatus, RolloutState | None]]:
+    page = list_rollouts(clients, pipeline=pipeline.name, after=None, limit=ROLLOUTS_SEARCHED)
+    found = [each for each in page.rollouts if each.model.version == version]
+    return [(each, recorded_end(clients, each.id)) for each in found]
+
+
+def tell(facts: Facts) -> str:
+    """The card as Markdown. Pure."""
+    model = facts.model
+    sections = {
+        "Data": _data(facts),
+        "Training": _training(facts),
+        "Metrics": _metrics(facts),
+        "What it took": _effort(facts.runs),
+        "In service": _service(facts),
+        "Who decided": _decisions(facts.actions),
+    }
+    lines = [f"# {_text(model.name)}:{model.version}", "", *_about(facts)]
+    for title, told in sections.items():
+        lines += ["", f"## {title}", "", *told]
+    return "\n".join(lines) + "\n"
+
+
+def _about(facts: Facts) -> Iterator[str]:
+    model, gate = facts.model, facts.pipeline.gate
+    yield from _facts(
+        {
+            "pipeline": model.pipeline,
+            "stage": model.stage,
+            "registered": _moment(model.registered_at),
+            "judged by": f"{gate.metric} ({gate.goal}; the floor is {gate.floor:g})",
+            "compared with": "nothing: it was the first"
+            if model.compared_with is None
+            else f"version {model.compared_with}",
+        }
+    )
+
+
+def _data(facts: Facts) -> Iterator[str]:
+    model, data = facts.model, facts.model.dataset
+    yield from _facts(
+        {
+            "dataset version": model.dataset_version or "Landfall did not train this version",
+            "files": None if data is None else f"{data.blobs:,} ({data.bytes:,} bytes)",
+            "frozen": None if data is None else _moment(data.frozen_at),
+            "partition": None if data is None else data.partition,
+            "difference": model.difference or "none: it is the first version",
+            "manifest": None if data is None else data.manifest,
+        }
+    )
+
+
+def _training(facts: Facts) -> Iterator[str]:
+    model = facts.model
+    used = next((it.compute for it in facts.runs if it.status.id == model.run), None)
+    distribution = facts.job.get("distribution")
+    yield from _facts(
+        {
+            "run": model.run,
+            "asked for because": model.reason,
+            "parameters": ", ".join(f"{name} = {value}" for name, value in model.parameters.items())
+            or "none are declared",
+            "code": model.code or UNKNOWN,
+            "command": facts.job.get("command"),
+            "environment": _environment(facts.job.get("environment")),
+            "distribution": distribution and ", ".join(f"{k} {v}" for k, v in distribution.items()),
+            "compute": UNKNOWN
+            if used is None
+            else f"{used.nodes} nodes of {used.size} ({used.priority}), cluster {used.cluster}",
+            "configuration": model.configuration,
+            "job": model.job,
+        }
+    )
+
+
+def _environment(found: Any) -> str:
+    if isinstance(found, dict):  # it is defined in the job file itself
+        return str(found.get("image") or found.get("build") or UNKNOWN)
+    return str(found or UNKNOWN)
+
+
+def _metrics(facts: Facts) -> Iterator[str]:
+    judged = next((it.judged for it in facts.runs if it.status.id == facts.model.run), None)
+    rows = [(name, f"{value:.6g}") for name, value in facts.model.metrics.items()]
+    yield from _table(("metric", "value"), rows)
+    if judged is None:
+        yield ""
+        yield "The job wrote no `comparison.json`: how certain the lead is, is not known."
+        return
+    yield ""
+    yield f"{_text(judged.message)}."
+    if judged.slices:
+        yield ""
+        columns = ("slice", "change", "standard error", "p", "samples", "outcome")
+        yield from _table(columns, [_slice(judged, each) for each in judged.slices])
+    if judged.more_slices:
+        yield ""
+        yield f"{judged.more_slices} slices that are better than these are left out."
+
+
+def _slice(judged: Judged, each: SliceChange) -> tuple[str, ...]:
+    factor, unit = (100, " points") if judged.unit == "points" else (1, "")
+    change, error = each.lead * factor, each.error * factor
+    samples = f"{each.samples:,}"
+    return each.name, f"{change:+.3g}{unit}", f"{error:.2g}", f"{each.p:.2g}", samples, each.outcome
+
+
+def _effort(runs: Sequence[RunRecord]) -> Iterator[str]:
+    """Every run on the dataset version; the sum has those that lost or failed, too."""
+    if not runs:
+        yield "No run of this dataset version is recorded."
+        return
+    rows = [
+        (
+            each.status.id,
+            each.status.state,
+            f"{node_hours(each):.2f}",
+            _money(each) or "no price",
+            each.status.reason or (each.status.error and each.status.error.message) or "",
+        )
+        for each in runs
+    ]
+    yield from _table(("run", "state", "node-hours", "cost", "why"), rows)
+    costs = [each.cost for each in runs if each.cost is not None]
+    hours = sum(map(node_hours, runs))
+    yield ""
+    yield f"Together {hours:.2f} node-hours of training" + (
+        f", {sum(each.amount for each in costs):.2f} {costs[-1].currency}"
+        f"{'' if len(costs) == len(runs) else f' for {len(costs)} of {len(runs)} runs'}."
+        if costs
+        else "; no price is known."
+    )
+
+
+def _money(record: RunRecord) -> str | None:
+    return None if record.cost is None else f"{record.cost.amount:.2f} {record.cost.currency}"
+
+
+def _service(facts: Facts) -> Iterator[str]:
+    deploy = facts.pipeline.deploy
+    if deploy is None:
+        yield "Landfall manages no endpoint for it."
+        return
+    shares = ", ".join(f"{name} {share} %" for name, share in facts.traffic.traffic.items())
+    yield f"Traffic of {deploy.kind} endpoint {_text(deploy.endpoint)} now: {shares or 'none'}."
+    if facts.rollouts:
+        yield ""
+        rows = [
+            (each.id, each.deployment, end or each.state, _moment(each.since))
+            for each, end in facts.rollouts
+        ]
+        yield from _table(("rollout", "deployment", "state", "asked for"), rows)
+
+
+def _decisions(actions: Sequence[Action]) -> Iterator[str]:
+    if not actions:
+        yield "Nobody: the gate and the rollout decided by their rules."
+        return
+    rows = [(_moment(it.at), it.by, it.action, it.on, it.reason, it.outcome) for it in actions]
+    yield from _table(("when", "who", "what", "on", "why", "outcome"), rows)
+
+
+def _facts(found: Mapping[str, str | None]) -> Iterator[str]:
+    known = {name: value for name, value in found.items() if value is not None}
+    return (f"- {name}: {_text(value)}" for name, value in known.items())
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_text, row))} |"
+
+
+def _moment(found: datetime | None) -> str:
+    return UNKNOWN if found is None else f"{found:%Y-%m-%d %H:%M} UTC"
+
+
+def _text(found: str) -> str:
+    """A text of somebody's, without what Markdown or HTML would make of it."""
+    return _MARKUP.sub(r"\\\1", " ".join(found.split()))
