@@ -7,7 +7,9 @@ cancellation finds the request before its next effect.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
@@ -15,14 +17,16 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from handlers.platform import metrics, record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.instances import run_status
 from handlers.platform.run_index import index_run, runs_of_training
 from handlers.platform.spans import of_run
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import ClaimedRun
-from orchestrations.contracts.run_states import order_of
-from orchestrations.contracts.runs import CancelRequest, RunStatus
+from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, order_of
+from orchestrations.contracts.runs import CancelRequest, RunCost, RunStatus
 from orchestrations.contracts.training import RecordRun, RunRecord, RunStep
+from orchestrations.errors import InvalidQueues
 from orchestrations.names import results_record
 
 
@@ -45,7 +49,7 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
 
     def add(document: Any | None) -> Any | None:
         known = None if document is None else RunRecord.from_dict(document)
-        merged = merge(known, added)
+        merged = with_cost(merge(known, added), clients.settings.pipelines_folder)
         return None if merged == known else merged.to_dict()
 
     record_store.update(clients.records, name, add)
@@ -117,6 +121,35 @@ def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     return known.model_copy(
         update={**facts, "status": newest, "started_at": known.started_at, "steps": steps}
     )
+
+
+def with_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
+    """A record with its cost, if the run has ended and `queues.yml` has a price for its nodes.
+
+    The cost of a run in a queue is known before its end.
+    """
+    compute = record.compute
+    if record.cost or record.status.cost or compute is None:
+        return record
+    if record.status.state not in TERMINAL_RUN_STATES:
+        return record
+    queues = None
+    with contextlib.suppress(InvalidQueues):  # the app's start reports it
+        queues = load_queues(pipelines_folder)
+    price = None if queues is None else queues.price(compute.size, compute.priority)
+    if queues is None or price is None:
+        return record
+    hours = node_hours(record)
+    cost = RunCost(
+        queue=None,
+        flavor=price.size,
+        nodes=compute.nodes,
+        node_seconds=hours * 3600,
+        price_per_node_hour=price.price_per_node_hour,
+        amount=hours * price.price_per_node_hour,
+        currency=queues.currency,
+    )
+    return record.model_copy(update={"cost": cost})
 
 
 def node_hours(record: RunRecord) -> float:

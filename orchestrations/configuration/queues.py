@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, model_validator
 
 from orchestrations.configuration.pipeline import SECTIONS, ComputeOption, Name, Pipeline
-from orchestrations.configuration.section import ClusterName, Section
+from orchestrations.configuration.section import ClusterName, Priority, Section, VmSize
 
 
 class Flavor(Section):
@@ -54,11 +54,20 @@ class Queue(Section):
     budget: Budget | None = None
 
 
+class Price(Section):
+    """The price of a VM size, for runs that are in no queue."""
+
+    size: VmSize
+    priority: Priority = "dedicated"
+    price_per_node_hour: float = Field(ge=0, le=10_000)
+
+
 class Queues(Section):
     """The file `queues.yml`."""
 
-    flavors: list[Flavor] = Field(min_length=1)
-    queues: list[Queue] = Field(min_length=1)
+    flavors: list[Flavor] = Field(default=[])
+    queues: list[Queue] = Field(default=[])
+    prices: list[Price] = Field(default=[])
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
     """The currency of prices and budgets."""
     prices_as_of: date | None = None
@@ -75,6 +84,7 @@ class Queues(Section):
         _refuse_twice("flavors", [flavor.name for flavor in self.flavors])
         _refuse_twice("clusters of flavors", [flavor.cluster for flavor in self.flavors])
         _refuse_twice("queues", [queue.name for queue in self.queues])
+        _refuse_twice("prices", [f"{price.size} ({price.priority})" for price in self.prices])
         known = {flavor.name for flavor in self.flavors}
         for queue in self.queues:
             names = [quota.flavor for quota in queue.quotas]
@@ -100,6 +110,17 @@ class Queues(Section):
     def flavor_of(self, cluster: str) -> Flavor | None:
         """The flavor of a cluster's nodes."""
         return next((each for each in self.flavors if each.cluster == cluster), None)
+
+    def price(self, size: str, priority: str) -> Price | None:
+        """The price of a VM size; Azure does not distinguish upper and lower case."""
+        return next(
+            (
+                each
+                for each in self.prices
+                if (each.size.lower(), each.priority) == (size.lower(), priority)
+            ),
+            None,
+        )
 
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""

@@ -19,14 +19,18 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+VmSize = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+Priority = Literal["dedicated", "low_priority"]
+
+
 class ComputeOption(Section):
     """A cluster and a number of nodes. The next option is for later attempts and missing quota."""
 
     cluster: ClusterName
     """The Azure ML cluster; it is created if it does not exist."""
-    size: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+    size: VmSize
     """The VM size of its nodes. A cluster that exists must have it."""
-    priority: Literal["dedicated", "low_priority"] = "dedicated"
+    priority: Priority = "dedicated"
     """The price class of its nodes; Azure may take `low_priority` ones away."""
     nodes: int = Field(ge=1, le=1000)
     """The job's `instance_count`. The cluster's maximum is raised to it, and never lowered."""

@@ -25,11 +25,14 @@ STATUS_LIMIT_BYTES = 4_096
 class RunCost(Contract):
     """The cost of a run's job: nodes, node-seconds and price."""
 
-    queue: str
+    queue: str | None
+    """None: the run was in no queue, and the price is that of its VM size."""
     flavor: str
+    """Of `queues.yml`; without a queue, the VM size."""
     nodes: int
     node_seconds: float
-    """Nodes times the seconds from the job's start to its end, according to Azure ML."""
+    """Nodes times the seconds from the job's start to its end: according to Azure ML; without a
+    queue, as the run saw them."""
     price_per_node_hour: float
     amount: float
     """`node_seconds` / 3600 times `price_per_node_hour`."""

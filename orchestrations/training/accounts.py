@@ -122,7 +122,7 @@ def settle(
             "admitted": tuple(each for each in document.admitted if each is not entry),
             "spending": spending,
             "lengths": lengths,
-            "costs": _costs_with(document, entry.pipeline, cost),
+            "costs": _costs_with(document, entry, cost),
             "evictions": (
                 *document.evictions,
                 *(
@@ -153,7 +153,7 @@ def months(now: datetime) -> tuple[str, str]:
     return f"{begins_at:%Y-%m}", f"{begins_at - timedelta(days=1):%Y-%m}"
 
 
-def _costs_with(document: Admission, pipeline: str, cost: RunCost) -> tuple[MonthlyCost, ...]:
+def _costs_with(document: Admission, entry: AdmittedRun, cost: RunCost) -> tuple[MonthlyCost, ...]:
     """Costs of each month, with a run that has ended now; older months are dropped."""
     kept = {
         (each.month, each.queue, each.pipeline): each
@@ -162,12 +162,12 @@ def _costs_with(document: Admission, pipeline: str, cost: RunCost) -> tuple[Mont
     }
     # A job that never ran has cost nothing.
     if cost.node_seconds:
-        key = (months(document.at)[0], cost.queue, pipeline)
+        key = (months(document.at)[0], entry.queue, entry.pipeline)
         before = kept.get(key)
         kept[key] = MonthlyCost(
             month=key[0],
-            queue=cost.queue,
-            pipeline=pipeline,
+            queue=entry.queue,
+            pipeline=entry.pipeline,
             runs=1 + (before.runs if before else 0),
             node_seconds=cost.node_seconds + (before.node_seconds if before else 0.0),
             amount=cost.amount + (before.amount if before else 0.0),

@@ -138,7 +138,7 @@ function Facts({ run }) {
     <dt>Attempt</dt><dd>${run.attempt}</dd>
     <dt>Dataset</dt><dd><a class="mono" href=${href("runs", { data: run.dataset_version })}>${run.dataset_version}</a>${run.blobs !== null && ` · ${number(run.blobs)} blobs, ${size(run.bytes)}`} · <a href=${differenceHref(run.pipeline, run.dataset_version)}>what changed</a></dd>
     <dt>Compute</dt><dd>${run.compute ? `${run.compute.nodes} × ${run.compute.size}, ${run.compute.priority.replace("_", " ")}, cluster ${run.compute.cluster}` : "none yet"}</dd>
-    <dt>Cost</dt><dd>${run.cost ? `${money(run.cost.amount, run.cost.currency)} in queue ${run.cost.queue}` : run.no_cost}</dd>
+    <dt>Cost</dt><dd>${run.cost ? `${money(run.cost.amount, run.cost.currency)} ${run.cost.queue ? `in queue ${run.cost.queue}` : `for ${run.cost.flavor}`}` : run.no_cost}</dd>
     <dt>Job</dt><dd>${run.job_url ? html`<a href=${run.job_url} rel="noreferrer">${run.job}</a>` : (run.job ?? "not submitted")}</dd>
     <dt>Model</dt><dd>${run.model ? html`<${ModelLink} pipeline=${run.pipeline} version=${run.model.version} />` : "none"}</dd>
     <dt>Began</dt><dd>${exact(run.created_at)}, <${Time} at=${run.created_at} /></dd>

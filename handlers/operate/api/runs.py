@@ -246,8 +246,8 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     previous = f"{stem}-{status.attempt - 1}"
     came_from = read_redriven(clients, previous)
     error_type = None if status.error is None else status.error.type
-    no_cost = None
-    if status.cost is None:
+    no_cost, cost = None, record.cost or status.cost
+    if cost is None:
         no_cost = of_no_run_cost(status.id, find_admission(clients, now=datetime.now(UTC)))
     return RunDetail.model_validate(
         summary(record)
@@ -262,6 +262,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "data_check": record.data_check,
             "champion_check": record.champion_check,
             "gate": judged and judged.to_dict() | vars(rule_of_verdict(judged.verdict)),
+            "cost": cost,
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),
             "diagnosis": diagnosis and Diagnosis.model_validate(diagnosis),

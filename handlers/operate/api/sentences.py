@@ -139,7 +139,7 @@ def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
     if not has_prices:
         return "not known: there is no queues.yml, which has the prices"
     if pipeline.queue is None:
-        return "not known: the pipeline names no queue of queues.yml, which has the prices"
+        return "each run has its own: months are summed up for queues of queues.yml"
     return "none: no job of it has ended this month or in the one before"
 
 
@@ -149,7 +149,10 @@ def of_no_run_cost(run: str, admission: Admission | None) -> str:
         return "not known: there is no queues.yml, which has the prices"
     if any(run_of_job(each.run) == run for each in (*admission.admitted, *admission.waiting)):
         return "not known yet: it is counted when the job has ended"
-    return "not known: the run was in no queue of queues.yml, which has the prices"
+    return (
+        "not known: it was in no queue, and when it ended, queues.yml had no price for its VM size "
+        "(prices)"
+    )
 
 
 def duration(span: timedelta) -> str:

@@ -169,9 +169,10 @@ def cost(run: Mapping[str, Any]) -> str | None:
     if it is None:
         return None
     hours = it["node_seconds"] / 3600
+    queue = f", queue {it['queue']}" if it["queue"] else ""
     return (
         f"{it['amount']:,.2f} {it['currency']}: {hours:,.2f} node-hours of {it['flavor']} "
-        f"({it['nodes']} nodes) at {it['price_per_node_hour']:,.2f}, queue {it['queue']}"
+        f"({it['nodes']} nodes) at {it['price_per_node_hour']:,.2f}{queue}"
     )
 
 
