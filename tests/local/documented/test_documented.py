@@ -222,7 +222,7 @@ async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Rea
     live = pipelines / LIVE / "pipeline.yml"
     document = yaml.safe_load(live.read_text("utf-8"))
     bakes = [(20, 60), (50, 60), (100, 0)]
-    # A first answer that takes longer than 5 s fails; on a busy machine that says nothing of a model.
+    # A first answer that takes longer than 5 s fails: on a busy machine that says nothing.
     document["deploy"]["guards"]["error_rate"] = 1.0
     document["deploy"]["steps"] = [{"traffic": t, "bake_minutes": b} for t, b in bakes]
     live.write_text(yaml.safe_dump(document))
