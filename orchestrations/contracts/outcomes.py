@@ -256,7 +256,7 @@ def severity_of(kind: NotificationKind) -> Severity:
             return "information"
         case "deploying" | "deployed":
             return "information"
-        case "cancelled" | "retrying" | "held":
+        case "cancelled" | "retrying" | "held" | "awaiting_approval":
             return "warning"
         case "failed" | "rolled_back":
             return "error"

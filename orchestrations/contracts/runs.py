@@ -183,9 +183,11 @@ class RunStatus(Contract):
     error: Failure | None = None
     reason: str | None = None
     """Why the run was not promoted, not needed, held, superseded or cancelled; or, if the job wrote
-    `comparison.json`, why it was promoted."""
+    `comparison.json` or the pipeline asks people, why it was promoted; or what it waits for."""
     verdict: GateVerdict | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The gate's, if the job wrote `comparison.json`."""
+    """The gate's, if the job wrote `comparison.json` or the pipeline asks people."""
+    approval: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The question to people that the run waits for."""
     results: str | None = None
     """Blob in the records container with the job's metrics or error in full."""
     redrive: Redrive | None = None
