@@ -143,12 +143,12 @@ def waiting_reason(rule: Approval, deadline: datetime) -> str:
     silence = "goes on" if rule.on_silence == "proceed" else "is rejected"
     return (
         f"waiting for approval before {rule.before}; without an answer it {silence} at "
-        f"{deadline:%Y-%m-%d %H:%M} UTC"
+        f"{deadline:%Y-%m-%d %H:%M:%S} UTC"
     )
 
 
 def _utc(question: Question) -> str:
-    return f"{question.deadline:%Y-%m-%d %H:%M} UTC"
+    return f"{question.deadline:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class Settled(Contract):

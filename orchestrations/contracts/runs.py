@@ -113,6 +113,8 @@ class RunRequest(Contract):
     """The last trained version before this one, if there are checks."""
     difference: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """A sentence: what differs from the last trained version. None: it is the first one."""
+    judgement: Judgement | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Set while a run of which the gate promotes the model waits for people's approval."""
     traceparent: Traceparent = None
     """The batch's span."""
 
@@ -194,6 +196,20 @@ class RunStatus(Contract):
     """A person's changes, if the run was redriven with changes."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
     """The cost of its job's nodes; set for a run in a queue, after its job has ended."""
+
+
+class Judgement(Contract):
+    """What the gate said of a run's model; kept over `continue_as_new` while people are asked."""
+
+    status: RunStatus
+    """With the metrics, and the record of all results."""
+    champion: str | None
+    verdict: GateVerdict
+    reason: str
+    gain: float | None
+    """The lead over the champion; None without one."""
+    polls: int = 0
+    """0: people have not been asked yet."""
 
 
 class CancelRequest(Contract):

@@ -23,7 +23,7 @@ from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.datasets import DataAsset, Dataset
-from orchestrations.contracts.run_states import GateVerdict, RunState
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.runs import (
     CancelRequest,
     Model,
@@ -204,20 +204,6 @@ class AwaitingNodes(Contract):
     _of_earlier_releases = ignore_fields("ranked")
 
 
-class Judgement(Contract):
-    """What the gate said of a run's model; kept over `continue_as_new` while people are asked."""
-
-    status: RunStatus
-    """With the metrics, and the record of all results."""
-    champion: str | None
-    verdict: GateVerdict
-    reason: str
-    gain: float | None
-    """The lead over the champion; None without one."""
-    polls: int = 0
-    """0: people have not been asked yet."""
-
-
 class RunInput(Contract):
     """Input of `retraining`, also when it continues as new while it waits."""
 
@@ -226,8 +212,6 @@ class RunInput(Contract):
     """Set while it waits for nodes."""
     waiting: Waiting | None = None
     """Set while it waits for its job."""
-    judgement: Judgement | None = Field(default=None, exclude_if=lambda it: it is None)
-    """Set while it waits for people's approval."""
     ending: Failure | None = None
     """Set while it ends its job, after this failure."""
 

@@ -17,8 +17,8 @@ from orchestrations.contracts.approvals import (
 )
 from orchestrations.contracts.datasets import CheckSuperseded
 from orchestrations.contracts.outcomes import rule_of_verdict
-from orchestrations.contracts.runs import CancelRequest
-from orchestrations.contracts.training import Judgement, RunInput
+from orchestrations.contracts.runs import CancelRequest, Judgement, RunRequest, ScheduleRetry
+from orchestrations.contracts.training import RunInput
 from orchestrations.errors import LandfallError, TransientError
 from orchestrations.names import approval_id
 from orchestrations.platform.activities import Step, call
@@ -29,6 +29,8 @@ from orchestrations.platform.waiting import (
 )
 from orchestrations.training.run_progress import RunProgress
 
+# The instance has ended by then, and can be started again.
+HAND_OVER_SECONDS = 60.0
 Ended = Answer | CancelRequest | str
 """People's answer, the cancellation of the run, or the run that has claimed a newer dataset."""
 
@@ -41,7 +43,9 @@ def wait_for_approval(
     1. Write the question, alert operators and notify; then read its answer.
     2. Without an answer: end if the run is to be cancelled, or if a newer dataset was claimed. The
        question is void then, unless a person is faster.
-    3. Wait for an event, or a growing timer, and read the answer again. At the deadline, silence is
+    3. If a landing waits for the run: go on as an instance of its own, so that new data does not
+       wait for people.
+    4. Wait for an event, or a growing timer, and read the answer again. At the deadline, silence is
        recorded as the answer.
 
     In an outage it tries again for as long as that takes: what a job has trained is not thrown away
@@ -61,13 +65,31 @@ def wait_for_approval(
             if ended is not None:
                 run.update(approval=None, reason=None)
                 return ended
+            if run.context.parent_instance_id and (yield from _hand_over(run, judgement)):
+                return None
             delay = min(delay, max(settled.deadline - now, delay / 2))
         yield from timer.wait(now + delay)
         if timer.restart_needed:
             break
-    judgement = judgement.model_copy(update={"status": run.status})
-    run.context.continue_as_new(RunInput(request=run.request, judgement=judgement).to_dict())
+    run.context.continue_as_new(RunInput(request=_further(run, judgement)).to_dict())
     return None
+
+
+def _further(run: RunProgress, judgement: Judgement) -> RunRequest:
+    """The request with which the run goes on to wait."""
+    judgement = judgement.model_copy(update={"status": run.status})
+    return run.request.model_copy(update={"judgement": judgement})
+
+
+def _hand_over(run: RunProgress, judgement: Judgement) -> Generator[Any, Any, bool]:
+    """Go on as an instance of its own, as a run that waits for nodes does; False: not now."""
+    again = ScheduleRetry(request=_further(run, judgement), delay_seconds=HAND_OVER_SECONDS)
+    try:
+        yield from call(run.context, again)
+    except LandfallError as error:  # the landing waits until the next poll
+        run.log.warning("%s: cannot be handed over yet: %s", run.id, error)
+        return False
+    return True
 
 
 def _look(run: RunProgress, rule: Approval, judgement: Judgement, name: str) -> Step[Settled]:

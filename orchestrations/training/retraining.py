@@ -23,6 +23,7 @@ from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
 from orchestrations.contracts.runs import (
     CancelRequest,
     DeadLetter,
+    Judgement,
     Model,
     ScheduleRetry,
 )
@@ -31,7 +32,6 @@ from orchestrations.contracts.training import (
     Capacity,
     DiagnoseJob,
     Job,
-    Judgement,
     ReadResults,
     RegisterModel,
     Results,
@@ -116,8 +116,8 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
 
 def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     """Steps 1 to 7; False if a wait or the next stage continues as new."""
-    if given.judgement is not None:
-        return (yield from _publish(run, given.judgement))
+    if given.request.judgement is not None:
+        return (yield from _publish(run, given.request.judgement))
     waiting = given.waiting or (yield from _begin(run, given.awaiting))
     if isinstance(waiting, bool):
         return waiting

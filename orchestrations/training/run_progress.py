@@ -51,7 +51,9 @@ class RunProgress:
     """State of a run in one generation of `retraining`."""
 
     def __init__(self, context: DurableOrchestrationContext, given: RunInput) -> None:
-        request = given.request
+        judgement = given.request.judgement
+        # What follows from the request, such as a next attempt, does not have the judgement.
+        request = given.request.model_copy(update={"judgement": None})
         self.context = context
         self.request = request
         self.id = request.run
@@ -63,8 +65,8 @@ class RunProgress:
         """The notification of the last transition, if it has one."""
         waiting = given.waiting
         self.status = (
-            given.judgement.status
-            if given.judgement
+            judgement.status
+            if judgement
             else RunStatus(
                 id=self.id,
                 pipeline=request.pipeline.name,

@@ -17,7 +17,7 @@ from handlers.operate.api.actions import Asked, keep_action
 from handlers.operate.api.requests import Document, Problem
 from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.instances import is_live, wake_up
+from handlers.platform.instances import is_handed_over, is_live, wake_up
 from orchestrations.contracts.approvals import Agreed, Answer, Question, Verb, refusal_of
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,240}\.(registration|rollout|full-traffic)")
@@ -104,7 +104,10 @@ async def _answer(
     answer = Answer(verb=verb, by=asked.by, reason=asked.reason, at=now)
     _refuse(question, answer, asked.hash)
     subject = question.agreed.subject
-    if question.answer is None and not is_live(await starter.get_status(subject)):
+    instance = await starter.get_status(subject)
+    is_run = question.agreed.rollout is None
+    waits = is_live(instance) or (is_run and is_handed_over(instance))
+    if question.answer is None and not waits:
         raise Problem(409, "approval-over", f"{subject} has ended: nothing waits for {approval}")
     question = await STORAGE.ask(record_answer, clients, approval, answer)
     _refuse(question, answer, asked.hash)  # another answer was faster

@@ -63,7 +63,7 @@ def test_an_answer_counts(asked: Question, given: Answer) -> None:
     ("asked", "given", "kind", "words"),
     [
         (question(by=["eve"]), answer(), "not-allowed-to-answer", "these may: eve"),
-        (question(), answer(hours=2), "approval-over", "over since 2026-11-21 02:00 UTC"),
+        (question(), answer(hours=2), "approval-over", "over since 2026-11-21 02:00:00 UTC"),
         (question(answer()), answer("reject"), "approval-over", "approved by ada: good"),
         (question(answer()), answer(by="eve"), "approval-over", "approved by ada: good"),
         (question(answer("void", by=None)), answer(), "approval-over", "answered already: good"),
