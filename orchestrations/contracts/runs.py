@@ -126,6 +126,12 @@ class RunRequest(Contract):
         return run_id(self.pipeline.name, self.training, self.attempt)
 
     @property
+    def own_judgement(self) -> Judgement | None:
+        """The judgement, if it is of this attempt: a redriven run has that of the one before."""
+        found = self.judgement
+        return found if found is not None and found.status.id == self.run else None
+
+    @property
     def training(self) -> str:
         """The name of the dataset version's round."""
         return training_name(self.dataset.version, self.round)

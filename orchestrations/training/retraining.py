@@ -116,8 +116,9 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
 
 def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     """Steps 1 to 7; False if a wait or the next stage continues as new."""
-    if given.request.judgement is not None:
-        return (yield from _publish(run, given.request.judgement))
+    judgement = given.request.own_judgement
+    if judgement is not None:
+        return (yield from _publish(run, judgement))
     waiting = given.waiting or (yield from _begin(run, given.awaiting))
     if isinstance(waiting, bool):
         return waiting

@@ -51,7 +51,7 @@ class RunProgress:
     """State of a run in one generation of `retraining`."""
 
     def __init__(self, context: DurableOrchestrationContext, given: RunInput) -> None:
-        judgement = given.request.judgement
+        judgement = given.request.own_judgement
         # What follows from the request, such as a next attempt, does not have the judgement.
         request = given.request.model_copy(update={"judgement": None})
         self.context = context

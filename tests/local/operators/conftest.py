@@ -53,6 +53,8 @@ PERSONAL = "personal"
 """A pipeline with a model that was trained on a file `person`, which tests forget."""
 ASKED = "asked"
 """A pipeline that asks people, whose first model waits for them."""
+ASKED_TOO = "asked-too"
+"""The same; a test answers on the page."""
 # Long enough for a run to fail on a busy machine.
 LIMIT_SECONDS = 180
 # A pipeline whose job runs until a test cancels it.
@@ -199,6 +201,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         copy_pipeline(options.app, "batches", name)
     with (options.app / "pipelines" / ASKED / "pipeline.yml").open("a", encoding="utf-8") as file:
         file.write("approve: {before: registration, by: [ada]}\n")
+    copy_pipeline(options.app, ASKED, ASKED_TOO)
     add_seed(options.app / "pipelines" / AGAIN)
     # Each pipeline has its own cluster, so that no run waits for another's nodes.
     for file in options.app.glob("pipelines/*/pipeline.yml"):
@@ -215,7 +218,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             two_batches(scene("batches")),
             train_once(scene(AGAIN)),
             train_on_a_person(scene(PERSONAL)),
-            ask_people(scene(ASKED)),
+            *(ask_people(scene(name)) for name in (ASKED, ASKED_TOO)),
             hold(scene(HELD)),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
