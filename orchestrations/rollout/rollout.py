@@ -313,8 +313,8 @@ def _rolling_back(run: RolloutGeneration) -> Delay:
             smoke_job=run.smoke_job if run.deploy.kind == "batch" else None,
         )
         yield from run.call(request)
-        yield from void_questions(run, f"the rollout is {ending}: {run.progress.reason}")
         yield from _record(run, ending, serving=main_deployment(run.previous))
+    yield from void_questions(run, f"the rollout is {ending}: {run.progress.reason}")
     yield from _release(run, ending)
     run.move(ending)
     return None
