@@ -25,7 +25,7 @@ from orchestrations.contracts.approvals import (
     Settled,
     waiting_reason,
 )
-from orchestrations.contracts.outcomes import rule_of_verdict
+from orchestrations.contracts.outcomes import promotion_sentence
 from orchestrations.errors import TransientError
 from orchestrations.names import alert_id
 
@@ -131,7 +131,7 @@ def _completed(clients: Clients, agreed: Agreed) -> Agreed:
             "slices": () if judged is None else judged.slices,
         }
         if status.verdict is not None:
-            facts["verdict"] = f"{rule_of_verdict(status.verdict).sentence}: {status.reason}"
+            facts["verdict"] = promotion_sentence(status.verdict, status.reason or "")
     return agreed.model_copy(update=facts)
 
 

@@ -123,6 +123,12 @@ def rule_of_verdict(verdict: GateVerdict) -> VerdictRule:  # noqa: PLR0911 - a t
             assert_never(verdict)
 
 
+def promotion_sentence(verdict: GateVerdict, reason: str) -> str:
+    """Why the gate promotes a model. Only the reason of a comparison says it by itself."""
+    is_said = verdict == "first" or ": " in reason
+    return reason if is_said else f"{reason}: {rule_of_verdict(verdict).sentence}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchRule:
     """What the outcome of a batch means."""

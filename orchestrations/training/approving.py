@@ -16,7 +16,7 @@ from orchestrations.contracts.approvals import (
     waiting_reason,
 )
 from orchestrations.contracts.datasets import CheckSuperseded
-from orchestrations.contracts.outcomes import rule_of_verdict
+from orchestrations.contracts.outcomes import promotion_sentence
 from orchestrations.contracts.runs import CancelRequest, Judgement, RunRequest, ScheduleRetry
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import LandfallError, TransientError
@@ -108,13 +108,13 @@ def _look(run: RunProgress, rule: Approval, judgement: Judgement, name: str) -> 
 
 
 def _agreed(run: RunProgress, rule: Approval, judgement: Judgement) -> Agreed:
-    judged, sentence = run.known.judged, rule_of_verdict(judgement.verdict).sentence
+    judged = run.known.judged
     return Agreed(
         before=rule.before,
         pipeline=run.request.pipeline.name,
         model=run.request.pipeline.model.name,
         run=run.id,
-        verdict=f"{sentence}: {judgement.reason}",
+        verdict=promotion_sentence(judgement.verdict, judgement.reason),
         metrics=run.status.metrics or {},
         slices=judged.slices if judged is not None else (),
         dataset_version=run.request.dataset.version,

@@ -294,6 +294,7 @@ async def rolled_out(scene: Scene) -> None:
 @situation(
     "approved",
     {
+        "handed-over": Kept(orchestrator="retraining", holds=is_continued),
         "approved": run("succeeded"),
         "refused": run("not_promoted"),
         "approved-rollout": rollout("finished"),

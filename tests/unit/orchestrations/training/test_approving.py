@@ -74,7 +74,7 @@ def test_an_approved_model_is_registered_with_the_name_and_the_reason() -> None:
     assert people.told == ["started", "awaiting_approval", "succeeded"]
     assert people.question is not None
     agreed = people.question.agreed
-    assert agreed.verdict == "better than the champion: accuracy 0.97"
+    assert agreed.verdict == "accuracy 0.97: better than the champion"
     assert agreed.metrics == {"accuracy": 0.97, "champion_accuracy": 0.93}
 
 
