@@ -31,7 +31,8 @@ BLOCK = re.compile(
 )
 ACTION = re.compile(
     r"^landfall (pipelines (train|pause|resume|release)|runs (cancel|retry)|forget|models (promote"
-    r"|rollback)|rollouts (start|promote|rollback)|dead-letters (redrive|discard))\b"
+    r"|rollback)|rollouts (start|promote|rollback)|approvals (approve|reject)"
+    r"|dead-letters (redrive|discard))\b"
 )
 """Commands that ask for confirmation, by a terminal."""
 LIMIT_SECONDS = 600.0

@@ -135,6 +135,11 @@ def new_files_folder(manifest_path: str, base: str) -> str:
     return f"{manifest_path}/new-since-{base}"
 
 
+def approval_id(subject: str, before: str) -> str:
+    """The question about a run or a rollout before a step; the id of neither has a dot."""
+    return f"{subject}.{before}"
+
+
 def notification_id(run: str, kind: str) -> str:
     """`MessageId`, CloudEvents `id` and `webhook-id` of a notification."""
     return f"{run}:{kind}"

@@ -59,6 +59,7 @@ AlertKind = Literal[
     "budget-exhausted",
     "rollout-held",
     "rollout-broken",
+    "approval-asked",
 ]
 
 

@@ -144,6 +144,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(prefix="freezing/", setting=INSTANCES, depth=3),
     Kind(prefix="requests/", setting=INSTANCES),
     Kind(prefix="actions/", setting=RECORDS),
+    # Questions are open for a month at most: `approve.hours`.
+    Kind(prefix="approvals/", setting=RECORDS),
     Kind(prefix="batches/", setting=RECORDS),
     Kind(prefix="claim-index/", setting=RECORDS),
     Kind(prefix="discarded/", setting=RECORDS),

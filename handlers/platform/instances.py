@@ -196,12 +196,12 @@ def run_status(instance: DurableOrchestrationStatus) -> RunStatus:
 def is_handed_over(instance: DurableOrchestrationStatus | None) -> bool:
     """Whether a run's instance has ended before the run, which is to be started again.
 
-    See `orchestrations.training.finding_capacity`.
+    See `orchestrations.training.finding_capacity` and `approving`.
     """
     return (
         instance is not None
         and instance.runtime_status == OrchestrationRuntimeStatus.Completed
-        and last_status(instance).state == "waiting_for_nodes"
+        and last_status(instance).state in ("waiting_for_nodes", "judging")
     )
 
 

@@ -36,6 +36,8 @@ ROLLOUT_OUTCOME = "landfall.rollout-outcome"
 MODEL = "landfall.model"
 SCORING_CODE = "landfall.scoring-code"
 """On a deployment: a hash of its scoring code, environment and nodes."""
+APPROVAL = "landfall.approval."
+"""With a step behind it: who approved or rejected the model before the step, and why."""
 TRACEPARENT = "landfall.traceparent"
 RESULTS_CONTAINER = "landfall.results-container"
 

@@ -44,6 +44,7 @@ from orchestrations.names import deployment_name
 DELETE_WAIT_SECONDS = 90.0
 LOG_LINES = 20
 MESSAGE_LIMIT_CHARACTERS = 700
+TAG_LIMIT_CHARACTERS = 256
 CODE_HEX_DIGITS = 8
 FAILED_STATES = frozenset({"Failed", "Canceled"})
 
@@ -142,6 +143,10 @@ def _tags_after(
         after[tags.IN_SERVICE] = "true"
     if version == request.model.version:
         after |= {tags.ROLLOUT: request.rollout, tags.ROLLOUT_OUTCOME: request.outcome}
+        after |= {
+            f"{tags.APPROVAL}{step}": shorten(told, TAG_LIMIT_CHARACTERS)
+            for step, told in request.approvals.items()
+        }
         match request.outcome:
             case "rolled_back" if is_serving:
                 pass  # its code was at fault: the model serves with the code from before

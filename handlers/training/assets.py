@@ -190,7 +190,11 @@ def _describe_model(
         "landfall.frozen-at": dataset.frozen_at.isoformat(),
         "landfall.results": request.results,
     }
-    told = {"landfall.reason": request.reason, "landfall.difference": request.difference}
+    told = {
+        "landfall.reason": request.reason,
+        "landfall.difference": request.difference,
+        f"{tags.APPROVAL}registration": request.approval,
+    }
     lineage |= {name: text for name, text in told.items() if text is not None}
     lineage |= {
         f"landfall.parameter.{name}": json.dumps(value)

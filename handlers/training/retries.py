@@ -149,7 +149,7 @@ def parse_retry(body: bytes | str) -> RunRequest:
 async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest) -> bool:
     """Start the requested run, unless it was started before; return whether it was started now.
 
-    A run whose instance was handed over while it waits for nodes is started again.
+    A run whose instance was handed over while it waits for nodes or people is started again.
     """
     given = RunInput(request=request).to_dict()
     with below(request.traceparent):

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from orchestrations.configuration.approve import Approvals
 from orchestrations.configuration.checks import (
     ChampionCheck,
     Checks,
@@ -319,6 +320,8 @@ class Pipeline(Section):
     queue: Name | None = Field(default=None, exclude_if=lambda it: it is None)
     """The queue in `queues.yml` where its runs wait for nodes. Without it they do not wait."""
     gate: Gate
+    approve: Approvals
+    """Questions to people before a model goes on; one of them can stand without a list."""
     model: ModelSection
     retry: Retry = Retry()
     limits: Limits = Limits()

@@ -15,7 +15,9 @@ from orchestrations.contracts.run_states import RunNotificationKind
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.contracts.training import JobDiagnosis
 
-RolloutNotificationKind = Literal["deploying", "deployed", "rolled_back", "superseded", "failed"]
+RolloutNotificationKind = Literal[
+    "deploying", "awaiting_approval", "deployed", "rolled_back", "superseded", "failed"
+]
 NotificationKind = RunNotificationKind | RolloutNotificationKind
 
 

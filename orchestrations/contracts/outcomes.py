@@ -123,6 +123,12 @@ def rule_of_verdict(verdict: GateVerdict) -> VerdictRule:  # noqa: PLR0911 - a t
             assert_never(verdict)
 
 
+def promotion_sentence(verdict: GateVerdict, reason: str) -> str:
+    """Why the gate promotes a model. Only the reason of a comparison says it by itself."""
+    is_said = verdict == "first" or ": " in reason
+    return reason if is_said else f"{reason}: {rule_of_verdict(verdict).sentence}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchRule:
     """What the outcome of a batch means."""
@@ -256,7 +262,7 @@ def severity_of(kind: NotificationKind) -> Severity:
             return "information"
         case "deploying" | "deployed":
             return "information"
-        case "cancelled" | "retrying" | "held":
+        case "cancelled" | "retrying" | "held" | "awaiting_approval":
             return "warning"
         case "failed" | "rolled_back":
             return "error"

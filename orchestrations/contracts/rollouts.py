@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from orchestrations.configuration.approve import ApprovedStep
 from orchestrations.configuration.deploy import AnswerGuard, EndpointKind
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.configuration.windows import Windows
@@ -122,6 +123,8 @@ class RolloutProgress(Contract):
     first_seen: datetime | None = Field(default=None, exclude_if=lambda it: it is None)
     """When the deployment, or its smoke job, was first seen and not over. Its time limit begins
     then: before, the host may have been down for hours."""
+    approvals: dict[ApprovedStep, str] = Field(default={}, exclude_if=lambda it: not it)
+    """Before what people were asked → their answer in a sentence; empty while it is open."""
 
 
 class RolloutInput(Contract):
@@ -167,6 +170,8 @@ class RolloutStatus(Contract):
     at_once: bool = Field(default=False, exclude_if=lambda it: not it)
     unknown: Unknown | None = Field(default=None, exclude_if=lambda it: it is None)
     """The outage that the rollout waits for; the endpoint's traffic stays as it is."""
+    approval: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The question to people that the rollout waits for."""
 
 
 class Window(Contract):
@@ -393,6 +398,8 @@ class RecordRollout(ActivityRequest[Done]):
     outcome: RolloutOutcome
     serving: str | None
     """The deployment with most of the traffic, if there is one."""
+    approvals: dict[ApprovedStep, str] = Field(default={}, exclude_if=lambda it: not it)
+    """As in `RolloutProgress`."""
 
 
 class AlertRolloutHeld(ActivityRequest[Done]):

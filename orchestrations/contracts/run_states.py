@@ -35,6 +35,7 @@ RunState = Literal[
 ]
 RunNotificationKind = Literal[
     "started",
+    "awaiting_approval",
     "succeeded",
     "not_promoted",
     "not_needed",
@@ -75,6 +76,7 @@ RunEvent = Literal[
     "champion_good",
     "gate_not_met",
     "gate_met",
+    "approval_refused",
     "model_registered",
     "retry_scheduled",
     "permanent_error",
@@ -131,6 +133,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("judging", "check_failed", "held", "held"),
     Transition("judging", "champion_good", "not_needed", "not_needed"),
     Transition("judging", "gate_not_met", "not_promoted", "not_promoted"),
+    Transition("judging", "approval_refused", "not_promoted", "not_promoted"),
     Transition("judging", "gate_met", "publishing"),
     Transition("publishing", "model_registered", "succeeded", "succeeded"),
     *_rows(_ACTIVE, "retry_scheduled", "retrying", "retrying"),

@@ -116,6 +116,8 @@ class RunRequest(Contract):
     """The last trained version before this one, if there are checks."""
     difference: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """A sentence: what differs from the last trained version. None: it is the first one."""
+    judgement: Judgement | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Set while a run of which the gate promotes the model waits for people's approval."""
     traceparent: Traceparent = None
     """The batch's span."""
 
@@ -125,6 +127,12 @@ class RunRequest(Contract):
     def run(self) -> str:
         """The id of the requested run."""
         return run_id(self.pipeline.name, self.training, self.attempt)
+
+    @property
+    def own_judgement(self) -> Judgement | None:
+        """The judgement, if it is of this attempt: a redriven run has that of the one before."""
+        found = self.judgement
+        return found if found is not None and found.status.id == self.run else None
 
     @property
     def training(self) -> str:
@@ -186,15 +194,31 @@ class RunStatus(Contract):
     error: Failure | None = None
     reason: str | None = None
     """Why the run was not promoted, not needed, held, superseded or cancelled; or, if the job wrote
-    `comparison.json`, why it was promoted."""
+    `comparison.json` or the pipeline asks people, why it was promoted; or what it waits for."""
     verdict: GateVerdict | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The gate's, if the job wrote `comparison.json`."""
+    """The gate's, if the job wrote `comparison.json` or the pipeline asks people."""
+    approval: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The question to people that the run waits for."""
     results: str | None = None
     """Blob in the records container with the job's metrics or error in full."""
     redrive: Redrive | None = None
     """A person's changes, if the run was redriven with changes."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
     """The cost of its job's nodes; set for a run in a queue, after its job has ended."""
+
+
+class Judgement(Contract):
+    """What the gate said of a run's model; kept over `continue_as_new` while people are asked."""
+
+    status: RunStatus
+    """With the metrics, and the record of all results."""
+    champion: str | None
+    verdict: GateVerdict
+    reason: str
+    gain: float | None
+    """The lead over the champion; None without one."""
+    polls: int = 0
+    """0: people have not been asked yet."""
 
 
 class CancelRequest(Contract):

@@ -23,9 +23,7 @@ from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.datasets import DataAsset, Dataset
-from orchestrations.contracts.run_states import (
-    RunState,
-)
+from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.runs import (
     CancelRequest,
     Model,
@@ -168,6 +166,8 @@ class RegisterModel(ActivityRequest[Model]):
     """The model version that it was compared with."""
     gain: float | None = None
     """How much better than the champion it is on the same held-out data, on the gate's metric."""
+    approval: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Who approved the registration, and why, if the pipeline asks."""
     challenger: bool = False
     """Registered for comparison only: it was not promoted, and never becomes the champion."""
     configuration: str | None = None

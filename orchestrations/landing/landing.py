@@ -86,8 +86,9 @@ def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        one follow-up batch, so that a zone trains one run at a time. A run that has waited for
        nodes for most of an hour goes on by itself (`finding_capacity`), and the landing continues
        with 9: new data must not wait for nodes. A newer batch then takes that run's place in the
-       queue. If that run refuses files after all, reconciliation opens the follow-up; data that
-       was overwritten has events of its own.
+       queue. So does, at once, a run that waits for people (`approving`). If such a run refuses
+       files after all, reconciliation opens the follow-up; data that was overwritten has events of
+       its own.
     9. Announce phase `closing`, wait for a moment, and read the record of 1 once more; again after
        each `wake_up` during that time. Events that the listing did not see start one follow-up
        (`continue_as_new`), and so does a run whose data was refused or has changed, or a release of
@@ -397,7 +398,7 @@ class _Batch:
         except Exception:  # noqa: BLE001 - the SDK raises a bare Exception
             # The run was terminated or failed: reconciliation closes it. The landing continues.
             return False
-        if output is None:  # it waits for nodes, and goes on by itself
+        if output is None:  # it waits for nodes or people, and goes on by itself
             return False
         status = RunStatus.from_dict(output)
         # No newer run can supersede a first attempt: only a change of its data does.

@@ -23,6 +23,7 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.configuration.pipeline import Retry
 from orchestrations.contracts import (
+    approvals,
     capacity,
     checked,
     datasets,
@@ -46,6 +47,7 @@ FAULT_MARK = "landfall-failure: "
 
 def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     for module in (
+        approvals,
         capacity,
         checked,
         datasets,

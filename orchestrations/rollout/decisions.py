@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Literal
 
 from orchestrations import errors
+from orchestrations.configuration.approve import Approval
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, RolloutStep
 from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import EndpointTraffic, Observation, RolloutState
@@ -54,6 +55,18 @@ def steps_of(
     if at_once:
         return [RolloutStep(traffic=WHOLE_PERCENT, bake_minutes=0)]
     return deploy.steps if previous.traffic else deploy.steps[-1:]
+
+
+def questions_before(
+    asked: Sequence[Approval], steps: Sequence[RolloutStep], number: int
+) -> Sequence[Approval]:
+    """The questions that are asked before the traffic of a step: one, or two if it is the only one.
+
+    A mirror step gives the model no live traffic, so that none is asked before it.
+    """
+    first_live = next(each for each, step in enumerate(steps) if step.mirror is None)
+    before = {"rollout": first_live, "full-traffic": len(steps) - 1}
+    return [each for each in asked if before.get(each.before) == number]
 
 
 def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) -> EndpointTraffic:

@@ -116,6 +116,12 @@ class RolloutGeneration:
         """The time in this state, without the outages in it."""
         return self.since(self.progress.since)
 
+    @property
+    def is_rollback(self) -> bool:
+        """Whether a person rolls the champion back: that waits for no window and no approval."""
+        change = self.request.champion
+        return change is not None and change.verb == "rollback"
+
     def first_seen(self) -> datetime:
         """When this was first called in this state: see `RolloutProgress.first_seen`."""
         seen = self.progress.first_seen or self.context.current_utc_datetime
@@ -138,7 +144,8 @@ class RolloutGeneration:
         begins = {"since": now, "outage_seconds": 0.0, "first_seen": None}
         self.note(state=state, announced=announced, **begins, **changes)
         self.log.info("%s: %s %s", self.id, state, self.progress.reason or "")
-        self.show(state=state, since=now, step=self.progress.step, reason=self.progress.reason)
+        shown = {"step": self.progress.step, "reason": self.progress.reason, "approval": None}
+        self.show(state=state, since=now, **shown)
 
     def note(self, **changes: Any) -> None:
         """Change the progress."""
@@ -213,10 +220,12 @@ class RolloutGeneration:
             self.note(unknown_since=None, alerted=False, outage_seconds=total)
             self.show(unknown=None)
 
-    def announce(self, kind: RolloutNotificationKind) -> Generator[Any, Any, None]:
-        """Notify people of the state; the rollout continues if that is refused."""
+    def announce(
+        self, kind: RolloutNotificationKind, *, about: str | None = None
+    ) -> Generator[Any, Any, None]:
+        """Notify people of the state, or of a question; the rollout continues if it is refused."""
         notification = Notification(
-            id=notification_id(self.id, kind),
+            id=notification_id(about or self.id, kind),
             kind=kind,
             at=self.context.current_utc_datetime,
             status=self.status.model_copy(update={"unknown": None}),

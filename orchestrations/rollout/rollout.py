@@ -27,10 +27,12 @@ from orchestrations.contracts.rollouts import (
 )
 from orchestrations.errors import DeadlineExceeded, DeploymentRejected, LandfallError, shorten
 from orchestrations.platform.waiting import growing_delay
+from orchestrations.rollout.approving import ask_people, questions_of, void_questions
 from orchestrations.rollout.decisions import (
     WHOLE_PERCENT,
     Broken,
     Passed,
+    Wait,
     follow_up,
     main_deployment,
     poll_delay,
@@ -75,7 +77,8 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
        `keep_previous_hours`, delete them, and release the endpoint.
 
     Live traffic moves to the model only while `deploy.windows` is open: until then, the rollout
-    waits in `testing` before the test, or in `baking`, where its guards hold.
+    waits in `testing` before the test, or in `baking`, where its guards hold. So it waits for
+    people's approval, if `approve` asks them: in `testing` after the test.
 
     A batch endpoint has one step: the new deployment becomes the default deployment. A rollout at
     once has one step, too, and does not watch it.
@@ -177,9 +180,11 @@ def _deploying(run: RolloutGeneration) -> Delay:
 
 def _testing(run: RolloutGeneration) -> Delay:
     """Wait until the new deployment has answered its smoke request, or scored its smoke data."""
+    closed = None
     if not (yield from _is_promoted(run)):
         closed = yield from _closed_for(run, 0)
-        if closed is not None:  # the test is then fresh when the traffic moves
+        # The test is then fresh when the traffic moves. People are asked before a window opens.
+        if closed is not None and not questions_of(run, 0):
             return closed
         request = TestDeployment(
             endpoint=run.deploy.endpoint,
@@ -200,6 +205,9 @@ def _testing(run: RolloutGeneration) -> Delay:
             run.first_seen()
             run.show(reason=f"smoke job {tested.job} is not over")
             return SMOKE_POLL
+    waits = (yield from _unapproved_for(run, 0)) or closed
+    if waits is not None:
+        return waits
     yield from _begin_step(run, 0)
     return None
 
@@ -210,9 +218,8 @@ def _closed_for(run: RolloutGeneration, number: int) -> Delay:
     A person who promotes the step moves the traffic nevertheless; a rollback of the champion does
     not wait.
     """
-    windows, change = run.deploy.windows, run.request.champion
-    is_back = change is not None and change.verb == "rollback"
-    if windows is None or is_back or number == len(run.steps) or run.steps[number].mirror:
+    windows, is_over = run.deploy.windows, number == len(run.steps)
+    if windows is None or run.is_rollback or is_over or run.steps[number].mirror:
         return None
     now = run.context.current_utc_datetime
     until = (yield from run.call(FindWindow(windows=windows, at=now))).closed_until
@@ -220,6 +227,22 @@ def _closed_for(run: RolloutGeneration, number: int) -> Delay:
         return None
     run.show(reason=f"deploy.windows is closed until {until:%Y-%m-%d %H:%M} UTC")
     return min(until - now, LIVE_POLL)
+
+
+def _unapproved_for(run: RolloutGeneration, number: int) -> Delay:
+    """How long to wait, since people have not approved a step's traffic; None: it may move.
+
+    Raises:
+        _Ends: they reject it.
+    """
+    match (yield from ask_people(run, number)):
+        case Broken(reason):
+            raise _Ends("rolled_back", reason)
+        case Wait(reason):
+            run.show(reason=reason)
+            return growing_delay(run.elapsed)
+        case Passed():
+            return None
 
 
 def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None]:
@@ -230,20 +253,27 @@ def _begin_step(run: RolloutGeneration, number: int) -> Generator[Any, Any, None
 
 def _baking(run: RolloutGeneration) -> Delay:
     """Watch the deployment until the step has passed."""
-    if not (yield from _is_promoted(run)):
+    following, waits = run.progress.step + 1, None
+    is_promoted = yield from _is_promoted(run)
+    if is_promoted:
+        waits = yield from _unapproved_for(run, following)
+    if not is_promoted or waits is not None:
         step = run.steps[run.progress.step]
         match (yield from run.judge(step)):
             case Passed():
-                closed = yield from _closed_for(run, run.progress.step + 1)
-                if closed is not None:  # its guards hold until then
-                    return min(closed, poll_delay(step, elapsed=run.elapsed))
+                if not is_promoted:
+                    waits = yield from _unapproved_for(run, following)
+                    waits = waits or (yield from _closed_for(run, following))
+                if waits is not None:  # its guards hold until then
+                    return min(waits, poll_delay(step, elapsed=run.elapsed))
             case Broken(reason):
                 raise _Ends("rolled_back", reason)
             case waiting:
-                run.show(reason=waiting.reason)
+                if waits is None:
+                    run.show(reason=waiting.reason)
                 return poll_delay(step, elapsed=run.elapsed)
-    if run.progress.step + 1 < len(run.steps):
-        yield from _begin_step(run, run.progress.step + 1)
+    if following < len(run.steps):
+        yield from _begin_step(run, following)
     else:
         run.move("live", step=len(run.steps))
     return None
@@ -284,6 +314,7 @@ def _rolling_back(run: RolloutGeneration) -> Delay:
         )
         yield from run.call(request)
         yield from _record(run, ending, serving=main_deployment(run.previous))
+    yield from void_questions(run, f"the rollout is {ending}: {run.progress.reason}")
     yield from _release(run, ending)
     run.move(ending)
     return None
@@ -335,6 +366,7 @@ def _record(
         model=run.request.model,
         outcome=outcome,
         serving=serving,
+        approvals={step: told for step, told in run.progress.approvals.items() if told},
     )
     yield from run.call_if_possible(request)
 

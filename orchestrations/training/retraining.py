@@ -9,6 +9,8 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
+from orchestrations.configuration.approve import question_before
+from orchestrations.contracts.approvals import Answer
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.checked import ListNewFiles
 from orchestrations.contracts.datasets import (
@@ -21,6 +23,7 @@ from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
 from orchestrations.contracts.runs import (
     CancelRequest,
     DeadLetter,
+    Judgement,
     Model,
     ScheduleRetry,
 )
@@ -46,6 +49,7 @@ from orchestrations.errors import (
 )
 from orchestrations.names import rollout_id
 from orchestrations.platform.activities import Step, call, describe, retry_delay
+from orchestrations.training.approving import wait_for_approval
 from orchestrations.training.check_stages import (
     NO_CHAMPION,
     conclude_check,
@@ -54,7 +58,7 @@ from orchestrations.training.check_stages import (
     supersede,
 )
 from orchestrations.training.finding_capacity import find_capacity, return_nodes
-from orchestrations.training.judging import Verdict, judge, wanted_metrics
+from orchestrations.training.judging import judge, wanted_metrics
 from orchestrations.training.run_progress import RunProgress, end_job, wait_for_job
 
 
@@ -69,7 +73,9 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     4. Submit the job, whose name is the run's id; notify `started`.
     5. Wait until the job has ended (`run_progress.wait_for_job`), which can continue as new.
     6. Return the nodes. Read the job's results and judge them against the floor and the champion.
-    7. Register the model with its lineage, and start its rollout if the pipeline has `deploy`.
+    7. If the pipeline asks people before the registration, wait for their answer
+       (`approving.wait_for_approval`), which can continue as new. Register the model with its
+       lineage, and start its rollout if the pipeline has `deploy`.
 
     If the request has `checks`, each of them is a stage that goes through 3 to 6 with a job of its
     own, and then continues as new with what is left. The data check that fails holds the batch; the
@@ -110,6 +116,9 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
 
 def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     """Steps 1 to 7; False if a wait or the next stage continues as new."""
+    judgement = given.request.own_judgement
+    if judgement is not None:
+        return (yield from _publish(run, judgement))
     waiting = given.waiting or (yield from _begin(run, given.awaiting))
     if isinstance(waiting, bool):
         return waiting
@@ -241,20 +250,54 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
         champion_lead=job.champion_lead,
         comparison=results.comparison,
     )
-    told: dict[str, Any] = {}
-    if verdict.judged is not None:
-        told = {"verdict": verdict.verdict, "reason": verdict.reason}
-        run.note(judged=verdict.judged)
+    run.note(judged=verdict.judged)
+    judgement = Judgement(
+        status=run.status,
+        champion=job.champion,
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        gain=verdict.gain,
+    )
     if verdict.promoted:
-        run.advance("gate_met", **told)
-        model = yield from _register(run, job, results, verdict)
-        yield from _start_rollout(run, model)
-        run.advance("model_registered", model=model)
-        return True
+        return (yield from _publish(run, judgement))
     model = None
     if verdict.above_floor and run.request.pipeline.model.register_challengers:
-        model = yield from _register(run, job, results, verdict)
-    run.advance("gate_not_met", **told | {"reason": verdict.reason}, model=model)
+        model = yield from _register(run, judgement, challenger=True)
+    told = _told(run, judgement) | {"reason": verdict.reason}
+    run.advance("gate_not_met", **told, model=model)
+    return True
+
+
+def _told(run: RunProgress, judgement: Judgement) -> dict[str, str]:
+    """What the status says of the verdict, if it was compared or people are asked."""
+    if run.known.judged is None and not run.request.pipeline.approve:
+        return {}
+    return {"verdict": judgement.verdict, "reason": judgement.reason}
+
+
+def _publish(run: RunProgress, judgement: Judgement) -> Generator[Any, Any, bool]:
+    """Step 7 for a model that the gate promotes; False if the wait continues as new."""
+    rule, approval = question_before(run.request.pipeline.approve, "registration"), None
+    if rule is not None:
+        ended = yield from wait_for_approval(run, rule, judgement)
+        match ended:
+            case None:
+                return False
+            case CancelRequest():
+                run.advance("run_cancelled", reason=_cancelled_by(ended))
+                return True
+            case str():
+                supersede(run, ended)
+                return True
+            case Answer(verb="approve"):
+                approval = ended.sentence
+            case _:
+                run.advance("approval_refused", reason=ended.sentence)
+                return True
+    run.advance("gate_met", **_told(run, judgement))
+    model = yield from _register(run, judgement, approval=approval)
+    yield from _start_rollout(run, model)
+    run.advance("model_registered", model=model)
     return True
 
 
@@ -276,8 +319,15 @@ def _cancelled_by(request: CancelRequest | None) -> str:
     return f"cancelled by {request.by}: {request.reason}"
 
 
-def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) -> Step[Model]:
-    request = run.request
+def _register(
+    run: RunProgress,
+    judgement: Judgement,
+    *,
+    challenger: bool = False,
+    approval: str | None = None,
+) -> Step[Model]:
+    request, results = run.request, judgement.status.results
+    assert results is not None, "a run is judged by its results"
     return (
         yield from call(
             run.context,
@@ -286,10 +336,11 @@ def _register(run: RunProgress, job: Job, results: Results, verdict: Verdict) ->
                 pipeline=request.pipeline,
                 dataset=request.dataset,
                 round=request.round,
-                results=results.record,
-                champion=job.champion,
-                gain=verdict.gain,
-                challenger=not verdict.promoted,
+                results=results,
+                champion=judgement.champion,
+                gain=judgement.gain,
+                approval=approval,
+                challenger=challenger,
                 configuration=request.configuration,
                 reason=request.reason,
                 difference=request.difference,

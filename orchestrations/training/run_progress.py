@@ -51,7 +51,9 @@ class RunProgress:
     """State of a run in one generation of `retraining`."""
 
     def __init__(self, context: DurableOrchestrationContext, given: RunInput) -> None:
-        request = given.request
+        judgement = given.request.own_judgement
+        # What follows from the request, such as a next attempt, does not have the judgement.
+        request = given.request.model_copy(update={"judgement": None})
         self.context = context
         self.request = request
         self.id = request.run
@@ -62,18 +64,22 @@ class RunProgress:
         self.notification: RunNotificationKind | None = None
         """The notification of the last transition, if it has one."""
         waiting = given.waiting
-        self.status = RunStatus(
-            id=self.id,
-            pipeline=request.pipeline.name,
-            attempt=request.attempt,
-            dataset_version=request.dataset.version,
-            state=_first_state(given),
-            stage=request.checks[0] if request.checks else None,
-            since=_since(given) or context.current_utc_datetime,
-            job=waiting.job.name if waiting else None,
-            reason=given.awaiting.reason if given.awaiting else None,
-            error=given.ending,
-            redrive=request.redrive,
+        self.status = (
+            judgement.status
+            if judgement
+            else RunStatus(
+                id=self.id,
+                pipeline=request.pipeline.name,
+                attempt=request.attempt,
+                dataset_version=request.dataset.version,
+                state=_first_state(given),
+                stage=request.checks[0] if request.checks else None,
+                since=_since(given) or context.current_utc_datetime,
+                job=waiting.job.name if waiting else None,
+                reason=given.awaiting.reason if given.awaiting else None,
+                error=given.ending,
+                redrive=request.redrive,
+            )
         )
         self.known = RunRecord(
             status=self.status,
@@ -134,9 +140,13 @@ class RunProgress:
     def notify(self) -> Step[Done]:
         """Put the last transition's notification into the outbox."""
         assert self.notification is not None, f"{self.status.state} has no notification"
+        return (yield from self.tell(self.notification, about=self.id))
+
+    def tell(self, kind: RunNotificationKind, *, about: str) -> Step[Done]:
+        """Put a notification about the run, or about its question, into the outbox."""
         notification = Notification(
-            id=notification_id(self.id, self.notification),
-            kind=self.notification,
+            id=notification_id(about, kind),
+            kind=kind,
             at=self.context.current_utc_datetime,
             status=self.status,
             diagnosis=self.known.diagnosis,

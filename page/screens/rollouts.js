@@ -3,6 +3,7 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Approval } from "/api/ui/screens/approvals.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
@@ -38,6 +39,7 @@ export function RolloutScreen({ id }) {
     <p class="path"><a href=${href("rollouts")}>Rollouts</a></p>
     <h1>${data.id} <${Badge} state=${data.broken ? "broken" : data.state} /></h1>
     ${data.reason && html`<p class="note"><${Sentence} text=${data.reason} /></p>`}
+    ${data.approval && html`<${Approval} id=${data.approval} />`}
     ${data.unknown && html`<p class="note bad">Waits since <${Time} at=${data.unknown.since} />, with the traffic as it is: <${Sentence} text=${data.unknown.what} /></p>`}
     <p class="actions"><${RolloutActions} rollout=${data} /></p>
     <dl class="facts">

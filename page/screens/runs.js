@@ -3,6 +3,7 @@
 import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, Save, size } from "/api/ui/parts.js";
+import { Approval } from "/api/ui/screens/approvals.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.js";
@@ -85,6 +86,7 @@ function Run({ run }) {
       ${run.remedy && html`<p><b>What to do:</b> ${run.remedy}</p>`}
     </article>`}
     ${run.reason && !isTold && html`<p class="note"><${Sentence} text=${run.reason} /></p>`}
+    ${run.approval && html`<${Approval} id=${run.approval} />`}
     <${Check} name="Data check" check=${run.data_check} run=${run.id} />
     <${Check} name="Champion check" check=${run.champion_check} />
     ${run.log.length > 0 && html`<${Log} lines=${run.log} />`}

@@ -120,6 +120,22 @@ class Scene:
         }
         await self.post(f"api/pipelines/{self.pipeline}/runs", body=body, headers=headers)
 
+    async def answer(self, verb: str) -> None:
+        """Wait for an open question about this pipeline, and answer it."""
+        functions = self.endpoints["functions"]
+
+        async def find() -> Any | None:
+            headers = {"x-functions-key": functions["function_key"]}
+            address = f"{functions['base_url']}/api/approvals"
+            async with self.http.get(address, headers=headers) as response:
+                found = (await response.json())["approvals"]
+            ours = (each for each in found if each["agreed"]["pipeline"] == self.pipeline)
+            return next(ours, None)
+
+        question = await eventually(find, TIMEOUT_SECONDS, f"a question about {self.pipeline}")
+        body = json.dumps({"by": "ada", "reason": "its numbers", "hash": question["hash"]})
+        await self.post(f"api/approvals/{question['id']}/{verb}", body=body)
+
     async def post(
         self,
         path: str,

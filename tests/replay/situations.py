@@ -292,6 +292,28 @@ async def rolled_out(scene: Scene) -> None:
 
 
 @situation(
+    "approved",
+    {
+        "handed-over": Kept(orchestrator="retraining", holds=is_continued),
+        "approved": run("succeeded"),
+        "refused": run("not_promoted"),
+        "approved-rollout": rollout("finished"),
+    },
+    approve=[{"before": "registration"}, {"before": "rollout", "by": ["ada"]}],
+    deploy={"kind": "batch", "endpoint": "approved", "compute": "cpu"},
+)
+async def approved(scene: Scene) -> None:
+    """People let a model be registered and rolled out, and keep a second one back."""
+    await scene.land("1", accuracy=0.7)
+    await scene.answer("approve")
+    await scene.answer("approve")
+    await scene.until("rollout", ended_as("finished"))
+    await scene.land("2", accuracy=0.8)
+    await scene.answer("reject")
+    await scene.ended("not_promoted")
+
+
+@situation(
     "batch-rolled-out",
     {"batch-finished": rollout("finished"), "batch-rolled-back": rollout("rolled_back")},
     deploy={"kind": "batch", "endpoint": "batch-rolled-out", "compute": "cpu"},

@@ -14,6 +14,7 @@ from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, notificatio
 from orchestrations.contracts.runs import STATUS_LIMIT_BYTES
 from orchestrations.names import REQUEST_PREFIX, landing_instance
 from tests.simulation.api_checker import INVARIANTS_OF_THE_API
+from tests.simulation.approval_checker import INVARIANTS_OF_APPROVALS
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.evidence import Evidence, Run, training_of
 from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
@@ -344,6 +345,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_CAPACITY,
     *INVARIANTS_OF_OUTCOMES,
     *INVARIANTS_OF_ROLLOUTS,
+    *INVARIANTS_OF_APPROVALS,
     *INVARIANTS_OF_LANDINGS,
     *INVARIANTS_OF_THE_API,
     only_services_fail,

@@ -35,6 +35,8 @@ from tests.simulation.story import (
     Mark,
     Outage,
     OutageAfter,
+    QuestionEnd,
+    QuestionFate,
     Redrive,
     RedriveChanged,
     Release,
@@ -82,6 +84,7 @@ def draw(seed: int) -> Story:
         *_jobs(chance),
         *_surroundings(chance, moments, shortages),
     ]
+    items += _answers(chance)
     items += draw_causes(chance, functools.partial(_moment, chance, moments), LAST_UPLOAD)
     if zone in ("online", "batch"):
         items += draw_rollouts(chance, zone, moments)
@@ -211,6 +214,14 @@ def _jobs(chance: random.Random) -> Iterator[Item]:
     for number in range(1, 11):
         if chance.random() < share:
             yield JobFate(number=number, end=chance.choice(get_args(JobEnd)))
+
+
+def _answers(chance: random.Random) -> Iterator[Item]:
+    for number in range(1, 9):
+        if chance.random() < 0.5:
+            delay = chance.choice([0.0, 60.0, HOUR, 1.99 * HOUR, 5 * HOUR])
+            end = chance.choice(get_args(QuestionEnd))
+            yield QuestionFate(number=number, end=end, delay=delay)
 
 
 def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:

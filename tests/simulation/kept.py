@@ -25,6 +25,8 @@ from tests.simulation.story import (
     OpenPage,
     Outage,
     OutageAfter,
+    QuestionFate,
+    Redrive,
     RedriveChanged,
     Refuse,
     ReleaseAfter,
@@ -32,6 +34,7 @@ from tests.simulation.story import (
     RequestRun,
     SecondCopy,
     Story,
+    Terminate,
     TerminateAfter,
     Upload,
     Zone,
@@ -56,6 +59,13 @@ def week(zone: Zone, *items: Item, seed: int = 1) -> Story:
 
 
 KEPT: Mapping[str, Story] = {
+    "a redrive of a run that was terminated while people were asked": quiet_week(
+        Deploy(at=100.0, floor=0.8, changes=("approvals",)),
+        UPLOAD,
+        QuestionFate(number=1, end="is not answered"),
+        Terminate(at=2 * HOUR, orchestrator="retraining"),
+        Redrive(at=LATER),
+    ),
     "a cancellation while Service Bus hangs": quiet_week(
         UPLOAD,
         JobFate(number=1, end="never ends"),

@@ -16,6 +16,7 @@ from unittest import mock
 from handlers.landing import comparing, copies, dataset_claims, freezing, holding, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
 from handlers.operate import job_state_changed, redrive, redrive_changes
+from handlers.operate.api import approvals as approvals_of_api
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
 from handlers.operate.reconciliation import landings, reconciliation, runs
@@ -42,7 +43,7 @@ from orchestrations.landing import landing, settling
 from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
-from orchestrations.rollout import decisions
+from orchestrations.rollout import approving, decisions
 from orchestrations.rollout import rollout as rollout_module
 from orchestrations.training import check_stages, retraining, run_progress
 from orchestrations.training import comparing as comparing_models
@@ -379,6 +380,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "the content of cancelled runs is a duplicate": _asked_otherwise(
         lambda asked, last: (asked, replace(last, state="failed"))
+    ),
+    "no answer to a question is refused": lambda: mock.patch.object(
+        approvals_of_api, "refusal_of", return_value=None
+    ),
+    "rollouts ask nobody": lambda: mock.patch.object(
+        approving, "questions_before", return_value=()
     ),
     "all services share threads": lambda: mock.patch.multiple(
         bulkheads.Bulkhead, ask_within=_ask_in_shared_threads, call_within=_call_without_limit

@@ -20,6 +20,7 @@ from handlers.platform.bulkheads import Unavailable
 from handlers.training.champions import choose_champion
 from orchestrations.rollout.rollout import rollout
 from orchestrations.training.retraining import retraining
+from tests.simulation.approvers import Approvers
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.rollout_items import (
     PromoteModel,
@@ -89,6 +90,7 @@ class People:
         self.rolled_back: dict[str, float] = {}
         """Rollout → the second at which its rollback was accepted."""
 
+        self.approvers = Approvers(world, self)
         self.champion_changes: list[float] = []
         """When people promoted a model, or rolled one back."""
         self.asked: list[Asked] = []
@@ -110,6 +112,10 @@ class People:
             world.host.run(make_request(), answered)
         else:
             answered(False)  # noqa: FBT003 - a callback
+
+    async def post(self, route: str, body: bytes, *, approval: str) -> Answer:
+        """Ask the API about a question, once. Raises `Unavailable` if it has no answer now."""
+        return await self._post(route, body, approval=approval)
 
     async def _request_run(self, item: RequestRun) -> None:
         world = self._world
@@ -291,6 +297,7 @@ class People:
         rollout: str = "",
         name: str = "",
         version: str = "",
+        approval: str = "",
     ) -> Answer:
         world = self._world
         host, now = world.host, world.scheduler.now
@@ -306,6 +313,7 @@ class People:
             rollout=rollout,
             name=name,
             version=version,
+            approval=approval,
         )
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise Unavailable(answer.document["detail"])  # a caller asks again

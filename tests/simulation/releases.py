@@ -45,6 +45,13 @@ CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
     # Long enough to see a model that fails later.
     "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 60}]}},
     "windows": {"deploy": {"windows": {"open": ["* 6-17 * * *"]}}},
+    "approvals": {
+        "approve": [
+            {"before": "registration", "hours": 6},
+            {"before": "rollout", "hours": 2, "on_silence": "proceed"},
+            {"before": "full-traffic", "hours": 4, "by": ["ada"]},
+        ]
+    },
     "checks": {"checks": {"changed_at_most": 0.3, "duplicates_at_most": 0.4}},
     "minimum change": {"settle": {"minimum_change": {"files": 3}, "maximum_age_seconds": 21_600}},
     "jobs of checks": {
@@ -136,11 +143,23 @@ def write_release_without(source: Path, pipeline: str) -> Path:
     return folder
 
 
+def _fits(document: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
+    """Whether a pipeline has the step that a question of `approve` is about."""
+    deploy = document.get("deploy")
+    match item.get("before"):
+        case "rollout":
+            return deploy is not None
+        case "full-traffic":
+            return deploy is not None and "steps" in deploy
+        case _:
+            return True
+
+
 def _apply(document: dict[str, Any], change: Mapping[str, Any]) -> None:
     for section, values in change.items():
         found = document.setdefault(section, {}) if section in _CREATED else document.get(section)
         if isinstance(values, list):
-            document[section] = copy.deepcopy(values)
+            document[section] = [it for it in copy.deepcopy(values) if _fits(document, it)]
             continue
         if found is None or ("steps" in values and "steps" not in found):
             continue

@@ -44,11 +44,16 @@ def rollouts_have_a_cause_to_go_back(evidence: Evidence) -> Iterator[str]:
     Its files are gone while its pipeline is not deployed: what they say cannot be done, and the
     rollout ends, is told and lets go of the endpoint.
     """
+    rejected = {
+        question["agreed"]["rollout"]
+        for question in evidence.records("approvals/").values()
+        if question["answer"] and question["answer"]["verb"] == "reject"
+    }
     for rollout in evidence.rollouts.values():
         acts, serving = evidence.world.acts, evidence.world.serving
         people = [*acts.champion_changes, *serving.deleted_by_people]
         is_asked = rollout.id in {*acts.rolled_back, *acts.unanswered}
-        is_asked |= _was_within(rollout, people)
+        is_asked |= _was_within(rollout, people) or rollout.id in rejected
         is_asked |= any(
             overlap(rollout.began, rollout.ended, item.at, item.at + item.seconds)
             for item in evidence.world.story.items
@@ -121,7 +126,7 @@ def traffic_moves_while_windows_are_open(evidence: Evidence) -> Iterator[str]:
         windows = None if deploy is None else deploy.windows
         if windows is None or rollout.id in {*acts.promoted, *acts.unanswered} or rollout.is_back:
             continue
-        for at in _gains(evidence, rollout):
+        for at, _ in gains(evidence, rollout):
             # From the look at the windows to the change: its tries, and a host that was down.
             slack = COPY_SECONDS + excused(evidence, at - DAY, at)
             looked_at = START + timedelta(seconds=max(at - slack, 0.0))
@@ -130,14 +135,14 @@ def traffic_moves_while_windows_are_open(evidence: Evidence) -> Iterator[str]:
                 yield f"{rollout.id} got more traffic at {at:.0f} s, and its windows were closed"
 
 
-def _gains(evidence: Evidence, rollout: Rollout) -> Iterator[float]:
+def gains(evidence: Evidence, rollout: Rollout) -> Iterator[tuple[float, int]]:
     """When the deployment of a rollout got a greater share of the live traffic during it."""
     name = f"model-{rollout.version}"
     for endpoint in evidence.world.serving.every_endpoint():
         for before, after in pairwise(endpoint.changes):
             more = after.traffic.get(name, 0) > before.traffic.get(name, 0)
             if more and rollout.began <= after.at <= rollout.ended:
-                yield after.at
+                yield after.at, after.traffic[name]
 
 
 def traffic_is_as_azure_takes_it(evidence: Evidence) -> Iterator[str]:

@@ -158,6 +158,7 @@ ConfigurationChange = Literal[
     "jobs of checks",
     "slices",
     "windows",
+    "approvals",
 ]
 """A change of a section of `pipeline.yml`; `releases` says what it is."""
 
@@ -343,6 +344,25 @@ class JobFate(NthItem):
     """How the n-th job ends; a job without an item completes."""
 
     end: JobEnd
+
+
+QuestionEnd = Literal[
+    "is approved",
+    "is rejected",
+    "is approved and rejected",
+    "is answered for another hash",
+    "is answered by another person",
+    "is answered too late",
+    "is not answered",
+]
+
+
+class QuestionFate(NthItem):
+    """What people do about the n-th question; one without an item is approved."""
+
+    end: QuestionEnd
+    delay: float = 600.0
+    """How long they think; too late: since the deadline."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import functools
 
 import pytest
 
+from tests.simulation.approval_checker import traffic_moves_as_people_agree
 from tests.simulation.capacity_checker import INVARIANTS_OF_CAPACITY
 from tests.simulation.kept import KEPT
 from tests.simulation.mutations import MUTATIONS
@@ -32,6 +33,7 @@ from tests.simulation.story import (
     OpenPage,
     Outage,
     OutageAfter,
+    QuestionFate,
     Redrive,
     RedriveChanged,
     Refuse,
@@ -78,6 +80,8 @@ GOOD_CHAMPION: list[Item] = [
     JobFate(number=2, end="completes"),
     JobFate(number=3, end="completes"),
 ]
+# People approve each question that has no other fate.
+ASKED: list[Item] = [Deploy(at=100, floor=0.5, changes=("approvals",)), UPLOAD]
 # Together their runs want more nodes than there are.
 TWO_BATCHES: list[Item] = [
     QUEUED_UPLOAD,
@@ -360,6 +364,11 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
             RequestRun(at=DAY, key="again"),
         ],
     ),
+    "no answer to a question is refused": (
+        "models_are_registered_as_people_agree",
+        [*ASKED, QuestionFate(number=1, end="is answered for another hash")],
+    ),
+    "rollouts ask nobody": ("traffic_moves_as_people_agree", ASKED),
     "all services share threads": (
         "the_api_answers",
         [
@@ -390,6 +399,7 @@ ZONES: dict[str, Zone] = {
     "data_that_is_copied_never_changes": "copied",
     "forgotten_contents_are_found_and_trained_on_no_more": "copied",
     **{each.__name__: "online" for each in INVARIANTS_OF_ROLLOUTS},
+    traffic_moves_as_people_agree.__name__: "online",
     **{each.__name__: "queued" for each in INVARIANTS_OF_CAPACITY},
 }
 

@@ -15,9 +15,17 @@ from handlers.landing.forgetting import check_none_forgotten_since
 from handlers.platform.clients import Clients
 from tests.simulation.drawing import draw
 from tests.simulation.kept import KEPT, UPLOAD, quiet_week
-from tests.simulation.story import Crash, EveryActivityTwice, Forget, Upload
+from tests.simulation.story import (
+    HOUR,
+    Crash,
+    Deploy,
+    EveryActivityTwice,
+    Forget,
+    QuestionFate,
+    Upload,
+)
 from tests.simulation.task_hub import ActivityCall, ExecutionMode
-from tests.simulation.trial import try_seed, try_story
+from tests.simulation.trial import check_well, try_seed, try_story
 from tests.simulation.world import World
 
 
@@ -38,6 +46,19 @@ def test_a_week_in_which_every_activity_runs_twice_has_each_effect_once(seed: in
 def test_what_was_found_stays_mended(name: str) -> None:
     trial = try_story(KEPT[name])
     assert not trial.problems, str(trial)
+
+
+def test_new_data_does_not_wait_for_people() -> None:
+    asked = (
+        Deploy(at=100.0, floor=0.8, changes=("approvals",)),
+        UPLOAD,
+        Upload(at=2 * HOUR, path="2.png", content="two"),
+        QuestionFate(number=1, end="is not answered"),
+    )
+    runs = sorted(
+        check_well(quiet_week(*asked)).runs.values(), key=lambda it: it.instance.created_at
+    )
+    assert [each.state for each in runs] == ["superseded", "succeeded"]
 
 
 def test_what_is_forgotten_at_any_moment_of_a_freeze_is_found() -> None:

@@ -60,5 +60,6 @@ CHANGED: Mapping[ConfigurationChange, float] = {
     "jobs of checks": 0.2,
     "slices": 0.2,
     "windows": 0.2,
+    "approvals": 0.2,
 }
 """Change of `pipeline.yml` → the chance that a release has it."""

@@ -258,6 +258,8 @@ class World:
                 blobs = {each.name: each for each in below}
                 self.zone.append(Snapshot(self.scheduler.time(), blobs))
             self.topics.blob_changed(container, name, blob)
+        elif name.startswith("approvals/") and blob is not None:
+            self.acts.approvers.see(name)
         elif name == ADMISSION_RECORD and blob is not None:
             self.admissions.append((self.scheduler.time(), blob.content))
 

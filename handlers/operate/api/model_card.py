@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
@@ -24,15 +24,18 @@ from handlers.platform.rollout_index import list_rollouts, recorded_end
 from handlers.platform.run_index import runs_of_dataset
 from handlers.platform.run_records import node_hours, read_run_record
 from handlers.rollout.endpoints import read_traffic
+from orchestrations.configuration.approve import ApprovedStep
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.comparison import Judged, SliceChange
 from orchestrations.contracts.rollouts import EndpointTraffic, RolloutState, RolloutStatus
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import InvalidPipeline
+from orchestrations.names import approval_id
 
 ROLLOUTS_SEARCHED = 500
 ACTIONS_SEARCHED = 1_000
 UNKNOWN = "not known"
+STEPS: tuple[ApprovedStep, ...] = get_args(ApprovedStep)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
 
@@ -62,7 +65,13 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         with azure_ml_asked():
             traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
     rollouts = _rollouts(clients, pipeline, version)
-    about = {f"model {model.name}:{version}", *(f"rollout {each.id}" for each, _ in rollouts)}
+    ids = [each.id for each, _ in rollouts]
+    asked = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
+    about = {
+        f"model {model.name}:{version}",
+        *(f"rollout {each}" for each in ids),
+        *(f"approval {each}" for each in asked),
+    }
     facts = Facts(
         model=model,
         pipeline=pipeline,

@@ -84,6 +84,8 @@ class ModelDetail(ModelSummary):
     parameters: dict[str, Value]
     """Those of its run."""
     configuration: str | None
+    approvals: dict[str, str]
+    """Before what people were asked about it → who answered what, and why."""
     redriven_from: str | None
     rolls_back_to: str | None
     """The version that a rollback of this one puts in service."""

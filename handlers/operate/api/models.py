@@ -257,6 +257,11 @@ class _Versions:
                 if name.startswith(_PARAMETER)
             },
             configuration=tags_of(model).get(tags.CONFIGURATION),
+            approvals={
+                name.removeprefix(tags.APPROVAL): told
+                for name, told in {**properties, **tags_of(model)}.items()
+                if name.startswith(tags.APPROVAL)
+            },
             redriven_from=tags_of(model).get(tags.REDRIVEN_FROM),
             rolls_back_to=None if previous is None else str(previous.version),
         )

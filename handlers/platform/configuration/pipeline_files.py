@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from handlers.platform.configuration.located_yaml import LocatedYaml, read_text
-from orchestrations.configuration.deploy import Deploy, OnlineDeploy
+from handlers.platform.configuration.located_yaml import LocatedYaml, Location, read_text
+from orchestrations.configuration.deploy import BatchDeploy, Deploy, OnlineDeploy
 from orchestrations.configuration.pipeline import SECTIONS, Pipeline
 from orchestrations.configuration.queues import Queues, mismatch
 from orchestrations.errors import InvalidPipeline, InvalidQueues, PermanentError
@@ -30,7 +30,7 @@ _REMOVED = {
     ),
 }
 QUEUES_FILE = "queues.yml"
-_Contradiction = tuple[tuple[str, str], object, str]
+_Contradiction = tuple[Location, object, str]
 """The error's location, the value and the reason."""
 COMMAND, SWEEP, PIPELINE = "command", "sweep", "pipeline"
 RESULTS = "results"
@@ -136,6 +136,7 @@ def _contradictions(pipeline: Pipeline, records_container: str) -> Iterator[_Con
     if source.partitions is None and source.batch == "partition":
         yield ("source", "batch"), source.batch, "needs source.partitions"
     yield from _contradictions_of_partitions(pipeline)
+    yield from _contradictions_of_approve(pipeline)
 
 
 def _contradictions_of_partitions(pipeline: Pipeline) -> Iterator[_Contradiction]:
@@ -152,6 +153,16 @@ def _contradictions_of_partitions(pipeline: Pipeline) -> Iterator[_Contradiction
             dataset.last_days,
             "excludes dataset.newest_partitions: give one of them",
         )
+
+
+def _contradictions_of_approve(pipeline: Pipeline) -> Iterator[_Contradiction]:
+    deploy = pipeline.deploy
+    for number, each in enumerate(pipeline.approve):
+        location = ("approve", number, "before")
+        if each.before != "registration" and deploy is None:
+            yield location, each.before, "needs deploy: without it, no model is rolled out"
+        elif each.before == "full-traffic" and isinstance(deploy, BatchDeploy):
+            yield location, each.before, "a batch endpoint has one step: write before: rollout"
 
 
 def _refuse_mismatches(

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from landfall_cli import data, dead_letters, models, pipelines, rollouts, runs
+from landfall_cli import approvals, data, dead_letters, models, pipelines, rollouts, runs
 from landfall_cli.check import check
 from landfall_cli.connection import (
     KEY_VARIABLE,
@@ -39,6 +39,7 @@ app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.add_typer(rollouts.app, name="rollouts")
+app.add_typer(approvals.app, name="approvals")
 app.add_typer(dead_letters.app, name="dead-letters")
 command(app)(check)
 command(app)(doctor)

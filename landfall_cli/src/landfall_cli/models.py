@@ -74,6 +74,7 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
                 "job": model["job"],
                 "asked for because": model["reason"],
                 "data difference": model["difference"],
+                **{f"before {step}": told for step, told in model["approvals"].items()},
                 "parameters": assignments(model["parameters"]),
                 "rolls back to": model["rolls_back_to"],
             }

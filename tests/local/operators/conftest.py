@@ -51,6 +51,10 @@ SLICED = "sliced"
 """A pipeline with a model that is better than the champion, and breaks a slice."""
 PERSONAL = "personal"
 """A pipeline with a model that was trained on a file `person`, which tests forget."""
+ASKED = "asked"
+"""A pipeline that asks people, whose first model waits for them."""
+ASKED_TOO = "asked-too"
+"""The same; a test answers on the page."""
 # Long enough for a run to fail on a busy machine.
 LIMIT_SECONDS = 180
 # A pipeline whose job runs until a test cancels it.
@@ -151,6 +155,12 @@ async def train_on_a_person(scene: Scene) -> None:
     await train_once(scene)
 
 
+async def ask_people(scene: Scene) -> None:
+    """Train a model that waits for people's approval."""
+    await scene.land("1", accuracy=0.7)
+    await scene.until("retraining", is_in("judging"))
+
+
 async def hold(scene: Scene) -> None:
     """Train on a batch, then land one that is held."""
     await scene.land("1", "2", "3", "4", accuracy=0.7)
@@ -187,8 +197,11 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
-    for name in (AGAIN, PERSONAL):
+    for name in (AGAIN, PERSONAL, ASKED):
         copy_pipeline(options.app, "batches", name)
+    with (options.app / "pipelines" / ASKED / "pipeline.yml").open("a", encoding="utf-8") as file:
+        file.write("approve: {before: registration, by: [ada]}\n")
+    copy_pipeline(options.app, ASKED, ASKED_TOO)
     add_seed(options.app / "pipelines" / AGAIN)
     # Each pipeline has its own cluster, so that no run waits for another's nodes.
     for file in options.app.glob("pipelines/*/pipeline.yml"):
@@ -205,6 +218,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             two_batches(scene("batches")),
             train_once(scene(AGAIN)),
             train_on_a_person(scene(PERSONAL)),
+            *(ask_people(scene(name)) for name in (ASKED, ASKED_TOO)),
             hold(scene(HELD)),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),

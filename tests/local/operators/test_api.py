@@ -29,6 +29,7 @@ async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop
         "/api/dead-letters": "/api/dead-letters",
         "/api/dead-letters/{letter}": f"/api/dead-letters/{letter['id']}",
         "/api/explain": f"/api/explain?blob=landing/{WAITING}/1",
+        "/api/approvals": "/api/approvals",
         "/api/rollouts": "/api/rollouts?limit=1",
         "/api/queues": "/api/queues",
         "/api/alarms": "/api/alarms",

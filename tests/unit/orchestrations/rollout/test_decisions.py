@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrations import errors
+from orchestrations.configuration.approve import Approval, ApprovedStep
 from orchestrations.configuration.deploy import BatchDeploy, Guards, OnlineDeploy, RolloutStep
 from orchestrations.contracts.rollouts import EndpointTraffic, Observation, RolloutState
 from orchestrations.rollout.decisions import (
@@ -22,6 +23,7 @@ from orchestrations.rollout.decisions import (
     kind_of,
     main_deployment,
     poll_delay,
+    questions_before,
     traffic_of,
     without,
 )
@@ -43,6 +45,22 @@ def live_traffic(draw: st.DrawFn) -> EndpointTraffic:
     edges = [0, *cuts, 100]
     shares = [after - before for before, after in pairwise(edges)]
     return EndpointTraffic(traffic={f"blue-{n}": share for n, share in enumerate(shares)})
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked"),
+    [
+        (STEPS, [[], ["rollout"], ["full-traffic"]]),
+        (STEPS[-1:], [["rollout", "full-traffic"]]),
+    ],
+)
+def test_people_are_asked_before_live_traffic_and_before_all_of_it(
+    steps: list[RolloutStep], asked: list[list[str]]
+) -> None:
+    rules = [Approval(before=each) for each in get_args(ApprovedStep)]
+    numbers = range(len(steps) + 1)
+    found = [[each.before for each in questions_before(rules, steps, n)] for n in numbers]
+    assert found == [*asked, []]
 
 
 @given(live_traffic(), st.integers(1, 100))

@@ -56,6 +56,7 @@ MODEL = ModelDetail(
     difference="12 files added",
     parameters={"seed": 7},
     configuration="cc",
+    approvals={},
     redriven_from=None,
     rolls_back_to="1",
 )

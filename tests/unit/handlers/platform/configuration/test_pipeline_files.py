@@ -233,6 +233,27 @@ def test_what_deploy_gets_wrong_is_named_by_the_keys_of_the_file(
         load_pipelines(tmp_path, records_container="landfall")
 
 
+@pytest.mark.parametrize(
+    ("approve", "words"),
+    [
+        ("{before: tomorrow}", r":14: approve\.before: .*\(value: 'tomorrow'\)"),
+        ("{before: registration, hours: 0}", r":14: approve\.hours: .*\(value: 0\)"),
+        ("[{before: rollout}]", r":14: approve\.0\.before: needs deploy.*\(value: 'rollout'\)"),
+        ("[{before: registration}, {before: registration}]", r":14: approve: .*the same step"),
+    ],
+)
+def test_a_wrong_question_to_people_is_named(tmp_path: Path, approve: str, words: str) -> None:
+    write(tmp_path, "digits", f"{GOOD}approve: {approve}\n")
+    with pytest.raises(InvalidPipeline, match=words):
+        load_pipelines(tmp_path, records_container="landfall")
+
+
+def test_one_question_stands_without_a_list(tmp_path: Path) -> None:
+    write(tmp_path, "digits", f"{GOOD}approve: {{before: registration}}\n")
+    (asked,) = load_pipelines(tmp_path, records_container="landfall")["digits"].approve
+    assert (asked.before, asked.hours, asked.on_silence) == ("registration", 24, "reject")
+
+
 @pytest.mark.parametrize("prefix", ["digits/", "digits/new/", ""])
 def test_two_pipelines_must_not_watch_one_place(tmp_path: Path, prefix: str) -> None:
     write(tmp_path, "digits")

@@ -1,0 +1,149 @@
+"""/api/approvals: the questions to people before a model goes on, and their answers.
+
+An answer is recorded before the run or the rollout is woken up: if it misses the event, it finds
+the record at its next poll.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from azure.durable_functions import DurableOrchestrationClient
+from pydantic import Field
+
+from handlers.notify.approvals import open_questions, read_question, record_answer
+from handlers.operate.api.actions import Asked, keep_action
+from handlers.operate.api.requests import Document, Problem
+from handlers.platform.bulkheads import STORAGE
+from handlers.platform.clients import Clients
+from handlers.platform.instances import is_handed_over, is_live, wake_up
+from orchestrations.contracts.approvals import Agreed, Answer, Question, Verb, refusal_of
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,240}\.(registration|rollout|full-traffic)")
+
+
+class ApprovalDetail(Document):
+    """Answer of `GET /api/approvals/{approval}`."""
+
+    id: str
+    agreed: Agreed
+    """What is agreed to."""
+    hash: str
+    """Of `agreed`; an answer names it."""
+    hours: float
+    on_silence: str
+    by: list[str]
+    """Who may answer; empty: everybody who may call the API."""
+    asked_at: datetime
+    deadline: datetime
+    is_open: bool
+    answer: Answer | None
+
+
+class ApprovalList(Document):
+    """Answer of `GET /api/approvals`: the open questions, in order of their deadlines."""
+
+    approvals: list[ApprovalDetail]
+
+
+class AnswerApproval(Asked):
+    """Body of POST /api/approvals/{approval}/approve and …/reject."""
+
+    reason: str = Field(min_length=1, max_length=300)
+    hash: str = Field(min_length=1, max_length=64)
+    """The hash of what the person saw, from the question."""
+
+
+def list_approvals(clients: Clients, now: datetime) -> ApprovalList:
+    """List the questions that wait for an answer."""
+    found = [each for each in open_questions(clients) if each.is_open(now)]
+    found.sort(key=lambda each: each.deadline)
+    return ApprovalList(approvals=[_detail(each, now) for each in found])
+
+
+def get_approval(clients: Clients, now: datetime, *, approval: str) -> ApprovalDetail:
+    """Return one question: what is agreed to, until when, and its answer."""
+    return _detail(_find(clients, approval), now)
+
+
+async def approve(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    asked: AnswerApproval,
+    now: datetime,
+    *,
+    approval: str,
+) -> ApprovalDetail:
+    """Let the model go on. The answer counts once, for exactly what the hash names."""
+    return await _answer(clients, starter, asked, "approve", now, approval=approval)
+
+
+async def reject(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    asked: AnswerApproval,
+    now: datetime,
+    *,
+    approval: str,
+) -> ApprovalDetail:
+    """Keep the model back: its run ends as not promoted, its rollout is rolled back."""
+    return await _answer(clients, starter, asked, "reject", now, approval=approval)
+
+
+async def _answer(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    asked: AnswerApproval,
+    verb: Verb,
+    now: datetime,
+    *,
+    approval: str,
+) -> ApprovalDetail:
+    question = await STORAGE.ask(_find, clients, approval)
+    answer = Answer(verb=verb, by=asked.by, reason=asked.reason, at=now)
+    _refuse(question, answer, asked.hash)
+    subject = question.agreed.subject
+    instance = await starter.get_status(subject)
+    is_run = question.agreed.rollout is None
+    waits = is_live(instance) or (is_run and is_handed_over(instance))
+    if question.answer is None and not waits:
+        raise Problem(409, "approval-over", f"{subject} has ended: nothing waits for {approval}")
+    question = await STORAGE.ask(record_answer, clients, approval, answer)
+    _refuse(question, answer, asked.hash)  # another answer was faster
+    on, outcome = f"approval {approval}", f"{verb}: {question.agreed.model}, hash {question.hash}"
+    await STORAGE.ask(keep_action, clients, verb, on, asked, outcome=outcome)
+    await wake_up(starter, subject)
+    return _detail(question, now)
+
+
+def _refuse(question: Question, answer: Answer, shown_hash: str) -> None:
+    refusal = refusal_of(question, answer, shown_hash)
+    if refusal is not None:
+        kind, sentence = refusal
+        raise Problem(403 if kind == "not-allowed-to-answer" else 409, kind, sentence)
+
+
+def _find(clients: Clients, approval: str) -> Question:
+    question = read_question(clients, approval) if _ID.fullmatch(approval) else None
+    if question is None:
+        raise Problem(
+            404, "unknown-approval", f"there is no approval {approval!r}; see GET /api/approvals"
+        )
+    return question
+
+
+def _detail(question: Question, now: datetime) -> ApprovalDetail:
+    rule = question.rule
+    return ApprovalDetail(
+        id=question.agreed.id,
+        agreed=question.agreed,
+        hash=question.hash,
+        hours=rule.hours,
+        on_silence=rule.on_silence,
+        by=rule.by,
+        asked_at=question.asked_at,
+        deadline=question.deadline,
+        is_open=question.is_open(now),
+        answer=question.answer,
+    )

@@ -1,0 +1,75 @@
+"""People let a model be registered: with the command line, and with the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.local.operators.conftest import ASKED, ASKED_TOO, Laptop
+from tests.local.operators.page_steps import act, answered, open_screen
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+
+
+async def question_about(laptop: Laptop, pipeline: str) -> Any:
+    def find(found: Any) -> Any:
+        return [it for it in found["approvals"] if it["agreed"]["pipeline"] == pipeline]
+
+    (asked,) = await laptop.until("/api/approvals", find)
+    return asked
+
+
+async def test_a_person_looks_at_a_model_and_approves_it(laptop: Laptop) -> None:
+    asked = await question_about(laptop, ASKED)
+    name, run, shown_hash = asked["id"], asked["agreed"]["run"], asked["hash"]
+    assert asked["agreed"]["metrics"] == {"accuracy": 0.7}
+    listed = await laptop.command("approvals", "list")
+    assert name in listed.stdout
+    shown = await laptop.command("approvals", "get", name)
+    for text in ("accuracy 0.7", "there is no champion", "ada", shown_hash):
+        assert text in shown.stdout
+
+    path = f"/api/approvals/{name}"
+    given = {"by": "ada", "reason": "good on all labels"}
+    status, problem = await laptop.post(f"{path}/approve", **given, hash="of something else")
+    assert (status, problem["type"]) == (409, "/problems/approval-changed")
+    status, problem = await laptop.post(f"{path}/approve", reason="why not", hash=shown_hash)
+    assert (status, problem["type"]) == (403, "/problems/not-allowed-to-answer")
+    assert (await laptop.get(f"/api/runs/{run}"))[1]["state"] == "judging"
+
+    said = ["--by", "ada", "--reason", "good on all labels", "--yes"]
+    answered = await laptop.command("approvals", "approve", name, *said)
+    assert answered.exit_code == 0, answered.output
+    assert "answered: approve by ada" in answered.stdout
+    again, _ = await laptop.post(f"{path}/approve", **given, hash=shown_hash)
+    assert again == 200
+    status, problem = await laptop.post(f"{path}/reject", **given, hash=shown_hash)
+    assert (status, problem["type"]) == (409, "/problems/approval-over")
+    assert "approved by ada: good on all labels" in problem["detail"]
+
+    await laptop.until(f"/api/runs/{run}", lambda found: found["state"] == "succeeded")
+    _, model, _ = await laptop.get(f"/api/pipelines/{ASKED}/models/1")
+    assert model["approvals"] == {"registration": "approved by ada: good on all labels"}
+    _, done, _ = await laptop.get("/api/actions")
+    assert ("approve", f"approval {name}") in [(it["action"], it["on"]) for it in done["actions"]]
+    _, still, _ = await laptop.get("/api/approvals")
+    assert name not in [each["id"] for each in still["approvals"]]
+
+
+async def test_a_person_rejects_a_model_on_the_page(laptop: Laptop, page: Page) -> None:
+    asked = await question_about(laptop, ASKED_TOO)
+    run = asked["agreed"]["run"]
+    await open_screen(page, f"runs/{run}")
+    shown = page.get_by_label("Approval")
+    await shown.get_by_text("there is no champion").wait_for()
+    assert (await laptop.get(f"/api/approvals/{asked['id']}"))[1]["is_open"], "it was only opened"
+    answer = await answered(await act(page, "Reject", "wrong labels"))
+    assert (answer["answer"]["verb"], answer["answer"]["by"]) == ("reject", "ada")
+    ended = await laptop.until(
+        f"/api/runs/{run}", lambda found: found if found["state"] == "not_promoted" else None
+    )
+    assert ended["reason"] == "rejected by ada: wrong labels"
