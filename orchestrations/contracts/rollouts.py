@@ -167,6 +167,8 @@ class RolloutStatus(Contract):
     at_once: bool = Field(default=False, exclude_if=lambda it: not it)
     unknown: Unknown | None = Field(default=None, exclude_if=lambda it: it is None)
     """The outage that the rollout waits for; the endpoint's traffic stays as it is."""
+    rolls_back: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The version that a person took out of service by it; only in lists."""
 
 
 class Window(Contract):
