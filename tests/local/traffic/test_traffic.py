@@ -70,13 +70,14 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
     file.write_text(yaml.safe_dump(document), "utf-8")
     async with on_stage(options, lambda _: None) as any_scene, AsyncExitStack() as stack:
         await two_models(replace(any_scene, pipeline=LIVE))
-        stack.enter_context(app_settings(any_scene.endpoints))
-        cloud = await stack.enter_async_context(connect(any_scene.endpoints))
+        endpoints = dict(any_scene.endpoints)
+        stack.enter_context(app_settings(endpoints))
+        cloud = await stack.enter_async_context(connect(endpoints))
         endpoint = await asyncio.to_thread(read_endpoint, cloud, LIVE)
         clients = [Customers(cloud, endpoint, [b"a digit"]) for _ in range(CLIENTS)]
         for each in clients:
             await stack.enter_async_context(each.sending())
-        functions = any_scene.endpoints["functions"]
+        functions = endpoints["functions"]
         yield Laptop(
             functions["base_url"],
             functions["function_key"],
