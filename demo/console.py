@@ -30,9 +30,8 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 ACTION = re.compile(
-    r"^landfall (pipelines (train|pause|resume|release)|runs (cancel|retry)|forget|models (promote"
-    r"|rollback)|rollouts (start|promote|rollback)|approvals (approve|reject)"
-    r"|dead-letters (redrive|discard))\b"
+    r"^landfall (pipelines (train|pause|resume|release)|runs (cancel|retry)|forget|deploy|rollback"
+    r"|models promote|rollouts promote|approvals (approve|reject)|dead-letters (redrive|discard))\b"
 )
 """Commands that ask for confirmation, by a terminal."""
 LIMIT_SECONDS = 600.0

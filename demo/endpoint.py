@@ -51,7 +51,7 @@ class Customers:
     endpoint: Endpoint
     images: Sequence[bytes]
     answers: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
-    """(deployment, status) → requests; the deployment is empty if none answered."""
+    """(deployment, status) → requests; if nobody answered, ("", 0)."""
 
     @contextlib.asynccontextmanager
     async def sending(self) -> AsyncGenerator[None]:
@@ -67,7 +67,8 @@ class Customers:
     async def _send(self) -> None:
         tls = ssl.create_default_context(cafile=self.cloud.endpoints["azure_ml"]["ca_bundle"])
         for image in itertools.cycle(self.images):
-            with contextlib.suppress(aiohttp.ClientError):  # from injected faults
+            deployment, status = "", 0  # no answer: from injected faults
+            with contextlib.suppress(aiohttp.ClientError):
                 async with self.cloud.http.post(
                     self.endpoint.scoring_uri,
                     json={"image": base64.b64encode(image).decode()},
@@ -75,5 +76,6 @@ class Customers:
                     ssl=tls,
                 ) as response:
                     deployment = response.headers.get("azureml-model-deployment", "")
-                    self.answers[deployment, response.status] += 1
+                    status = response.status
+            self.answers[deployment, status] += 1
             await asyncio.sleep(PAUSE_SECONDS)

@@ -121,28 +121,30 @@ export function RunResult({ run }) {
 
 // An action: a button that asks who and why before it acts, and shows what it did.
 // `disabled`: false, or the sentence why it cannot be done now.
-// `fields` are declared as the parameters of a pipeline are; those that a person changes are sent in the body, as `group`.
-export function Action({ label, title, explains, path, body, fields = {}, group, needsReason, danger, disabled }) {
+// `fields` are declared as the parameters of a pipeline are; those that a person changes are sent in the body, or in its `group`.
+// `After` shows what became of the action, from the API's answer (`done`) and the time of the request (`since`).
+export function Action({ label, title, explains, path, body, fields = {}, group, needsReason, danger, disabled, After }) {
   const [isOpen, setOpen] = useState(false);
   return html`<button class=${danger ? "danger" : ""} disabled=${Boolean(disabled)} title=${disabled || null} onClick=${() => setOpen(true)}>${label}</button>
-    ${isOpen && html`<${ActionDialog} ...${{ label, title, explains, path, body, fields, group, needsReason, danger }} onClose=${() => setOpen(false)} />`}`;
+    ${isOpen && html`<${ActionDialog} ...${{ label, title, explains, path, body, fields, group, needsReason, danger, After }} onClose=${() => setOpen(false)} />`}`;
 }
 
 // The value of a field: a choice where there are few, else a number or a text.
 function Field({ name, field, onChange }) {
   const choices = field.type === "boolean" ? [true, false] : field.values;
-  if (choices) return html`<select name=${name} onChange=${(event) => onChange(choices[event.target.selectedIndex])}>${choices.map((each) => html`<option selected=${each === field.default}>${String(each)}</option>`)}</select>`;
+  if (choices) return html`<select name=${name} onChange=${(event) => onChange(choices[event.target.selectedIndex])}>${choices.map((each) => html`<option selected=${each === field.default}>${field.names?.[String(each)] ?? String(each)}</option>`)}</select>`;
   const isNumber = field.type !== "text";
   return html`<input name=${name} required type=${isNumber ? "number" : "text"} min=${field.minimum} max=${field.maximum} step=${field.type === "integer" ? 1 : "any"}
     maxlength=${isNumber ? null : 100} value=${field.default} onInput=${(event) => onChange(isNumber ? event.target.valueAsNumber : event.target.value)} />`;
 }
 
-function ActionDialog({ label, title, explains, path, body, fields, group, needsReason, danger, onClose }) {
+function ActionDialog({ label, title, explains, path, body, fields, group, needsReason, danger, After, onClose }) {
   const dialog = useRef(null);
   const [by, setBy] = useState(localStorage.getItem("landfall.by") ?? "");
   const [reason, setReason] = useState("");
   const [values, setValues] = useState({});
   const [done, setDone] = useState(null);
+  const [since, setSince] = useState(null);
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
   useEffect(() => dialog.current.showModal(), []);
@@ -153,9 +155,10 @@ function ActionDialog({ label, title, explains, path, body, fields, group, needs
   const act = async (event) => {
     event.preventDefault();
     setBusy(true);
+    setSince(Date.now());
     localStorage.setItem("landfall.by", by);
     try {
-      setDone(await post(path, { ...body, ...(group && { [group]: values }), by, ...(reason ? { reason } : {}) }));
+      setDone(await post(path, { ...body, ...(group ? { [group]: values } : values), by, ...(reason ? { reason } : {}) }));
       setError(null);
     } catch (problem) {
       setError(problem);
@@ -169,10 +172,11 @@ function ActionDialog({ label, title, explains, path, body, fields, group, needs
       ${done
         ? html`<p class="note good" role="status">Done. The API answered:</p>
             <pre>${JSON.stringify(done, null, 2)}</pre>
+            ${After && html`<${After} ...${{ done, since }} />`}
             <menu><button type="button" autofocus onClick=${() => dialog.current.close()}>Close</button></menu>`
         : html`<label>Who are you?<input name="by" required maxlength="200" autocomplete="name" value=${by} onInput=${(event) => setBy(event.target.value)} /></label>
             <label>Why?${needsReason ? "" : " (for the record)"}<input name="reason" required=${needsReason} maxlength="500" value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
-            ${Object.entries(fields).map(([name, field]) => html`<label>${name}<${Field} ...${{ name, field }} onChange=${(value) => setValues({ ...values, [name]: value })} /></label>`)}
+            ${Object.entries(fields).map(([name, field]) => html`<label>${field.label ?? name}<${Field} ...${{ name, field }} onChange=${(value) => setValues({ ...values, [name]: value })} /></label>`)}
             ${error && html`<p class="note bad" role="alert">${error.message}</p>`}
             <menu>
               <button type="button" onClick=${() => dialog.current.close()}>Do nothing</button>

@@ -86,6 +86,7 @@ async def handle_rollout(
     deploy = request.pipeline.deploy
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
     instance = rollout_id(deploy.endpoint, request.model.version, request.attempt)
+    change = request.champion
     asked = RolloutStatus(
         id=instance,
         pipeline=request.pipeline.name,
@@ -98,6 +99,7 @@ async def handle_rollout(
         step=0,
         steps=len(deploy.steps),
         at_once=request.at_once,
+        rolls_back=change.version if change is not None and change.verb == "rollback" else None,
     )
     await BACKGROUND.ask(index_rollout, clients, asked)
     if request.attempt:

@@ -172,6 +172,8 @@ class RolloutStatus(Contract):
     """The outage that the rollout waits for; the endpoint's traffic stays as it is."""
     approval: str | None = Field(default=None, exclude_if=lambda it: it is None)
     """The question to people that the rollout waits for."""
+    rolls_back: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The version that a person took out of service by it; only in lists."""
 
 
 class Window(Contract):

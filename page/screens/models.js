@@ -4,8 +4,9 @@ import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, assignments, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Save, Table } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
-import { StartRollout } from "/api/ui/screens/rollouts.js";
+import { Deploy } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
+import { Arrives } from "/api/ui/traffic.js";
 
 const NOT_OURS = "not trained by Landfall";
 
@@ -71,11 +72,11 @@ function ModelActions({ pipeline, model, endpoint }) {
     : [" Landfall manages no endpoint for it: no traffic moves.", " Landfall manages no endpoint for it: no traffic moves."];
   if (model.stage === "archived") return html`<span class="dim">restore it in Azure ML first</span>`;
   return html`<span class="actions">${model.stage === "champion"
-    ? html`<${Action} label="Roll back" danger needsReason title=${`Roll ${model.name}:${model.version} back?`} path=${`${path}/rollback`}
+    ? html`<${Action} label="Roll back" danger needsReason title=${`Roll ${model.name}:${model.version} back?`} path=${`${path}/rollback`} After=${Arrives}
         explains=${`This version is taken out of service, and the previous one is in service again: runs are compared with that one.${back}`} />`
-    : html`<${Action} label="Promote" needsReason title=${`Put ${model.name}:${model.version} in service?`} path=${`${path}/promote`}
+    : html`<${Action} label="Promote" needsReason title=${`Put ${model.name}:${model.version} in service?`} path=${`${path}/promote`} After=${Arrives}
         explains=${`Runs are compared with it from now on. A later version that beats it replaces it.${forth}`} />`}
-    ${endpoint && html`<${StartRollout} pipeline=${pipeline} model=${model} label="Roll out" />`}</span>`;
+    ${endpoint && html`<${Deploy} pipeline=${pipeline} model=${model} />`}</span>`;
 }
 
 const WIDEST = 760;

@@ -6,8 +6,9 @@ import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } fro
 import { Approval } from "/api/ui/screens/approvals.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
+import { Arrives, ENDED, Returns } from "/api/ui/traffic.js";
 
-const ENDED = ["finished", "rolled_back", "superseded", "failed"];
+const HOW = { at_once: { label: "How?", values: [false, true], default: false, names: { false: "in steps", true: "at once" } } };
 const shares = (of) => Object.entries(of ?? {}).map(([name, share]) => `${name}\u00a0${share}\u00a0%`).join(", ") || "–";
 const percent = (rate) => (rate === null ? "–" : `${number(rate * 100)} %`);
 
@@ -60,19 +61,22 @@ export function RolloutScreen({ id }) {
   `}</>`;
 }
 
-export function StartRollout({ pipeline, model, label }) {
+export function Deploy({ pipeline, model }) {
   const body = { pipeline, version: model.version };
-  return html`<${Action} label=${label} needsReason title=${`Roll ${model.name}:${model.version} out?`} path="/api/rollouts" body=${body}
-      explains="The version gets the endpoint's traffic, step by step, as a new model does. A rollout of another version that is not live yet is superseded." />`;
+  return html`<${Action} label="Deploy" needsReason title=${`Deploy ${model.name}:${model.version}?`} path="/api/rollouts" body=${body} fields=${HOW} After=${Arrives}
+      explains="The version gets the endpoint's traffic: in steps, as a new model does, or at once after its smoke test, without steps and guards. A rollout of another version that is not live yet is superseded." />`;
 }
 
 function RolloutActions({ rollout }) {
   if (rollout.broken || ENDED.includes(rollout.state)) {
-    return html`<${StartRollout} pipeline=${rollout.pipeline} model=${rollout.model} label="Roll out again" />`;
+    const model = `/api/pipelines/${encodeURIComponent(rollout.pipeline)}/models/${encodeURIComponent(rollout.model.version)}`;
+    return html`<${Deploy} pipeline=${rollout.pipeline} model=${rollout.model} />
+      ${rollout.state === "finished" && html`<${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.model.name}:${rollout.model.version} back?`} path=${`${model}/rollback`} After=${Arrives}
+        explains="If this version is the champion, it is taken out of service: the endpoint's traffic moves to the version before it, which is deployed again." />`}`;
   }
   const path = `/api/rollouts/${encodeURIComponent(rollout.id)}`;
   return html`<${Action} label="Promote" needsReason disabled=${!["testing", "baking", "live"].includes(rollout.state) && "Only while it is tested or a step is baking, or when the model is live."} title=${`End the step of ${rollout.id}?`} path=${`${path}/promote`}
       explains="The next step begins at once. If the deployment is being tested, the test is left out. If the model is live, the previous deployments are deleted." />
-    <${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.id} back?`} path=${`${path}/rollback`}
+    <${Action} label="Roll back" danger needsReason title=${`Roll ${rollout.id} back?`} path=${`${path}/rollback`} After=${Returns}
       explains="The endpoint's previous traffic is restored, and the new deployment is deleted." />`;
 }

@@ -239,6 +239,10 @@ class PipelineSummary(Document):
     """A pipeline as lists show it."""
 
     name: str
+    model: str
+    """The name of the model that it registers."""
+    endpoint: str | None
+    """The endpoint of its `deploy`, if it has one."""
     state: PipelineState
     sentence: str
     """A sentence: the activity under way or awaited, and the reason."""

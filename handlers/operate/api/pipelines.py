@@ -169,6 +169,8 @@ async def _summarise(
     noted = _noted(clients.settings, pipeline)
     summary = PipelineSummary(
         name=pipeline.name,
+        model=pipeline.model.name,
+        endpoint=None if pipeline.deploy is None else pipeline.deploy.endpoint,
         state=state,
         sentence=sentence,
         paused=None if pause is None else Paused.model_validate(pause),

@@ -107,7 +107,9 @@ async def _summary(
     if exists(instance):
         is_over = is_broken(instance)
         shown = parsed(instance.custom_status)
-        status = RolloutStatus.from_dict(shown) if shown else asked
+        if shown:
+            now = RolloutStatus.from_dict(shown)
+            status = now.model_copy(update={"rolls_back": asked.rolls_back})
     else:
         end = await STORAGE.ask(recorded_end, clients, asked.id)
         is_over = end is None

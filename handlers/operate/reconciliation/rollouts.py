@@ -60,7 +60,7 @@ async def close_rollout(
                 "state": None if status is None else status.state,
                 "traffic": None if status is None else status.traffic,
                 "message": "its instance failed or was terminated: the endpoint's traffic stays as "
-                "it is; roll a version out with landfall rollouts start",
+                "it is; roll a version out with landfall deploy",
             },
             pipeline=None if status is None else status.pipeline,
         )

@@ -21,6 +21,7 @@ from landfall_cli.connection import (
     Connection,
     find_connection,
 )
+from landfall_cli.deploy import deploy, rollback
 from landfall_cli.doctor import doctor
 from landfall_cli.forgotten import forget, forgotten
 from landfall_cli.output import state
@@ -41,6 +42,8 @@ app.add_typer(models.app, name="models")
 app.add_typer(rollouts.app, name="rollouts")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(dead_letters.app, name="dead-letters")
+command(app)(deploy)
+command(app)(rollback)
 command(app)(check)
 command(app)(doctor)
 command(app)(queue)

@@ -1,4 +1,4 @@
-"""landfall models list|get|card|promote|rollback."""
+"""landfall models list|get|card|promote."""
 
 from __future__ import annotations
 
@@ -107,40 +107,15 @@ def promote(
     session.act(
         f"Put version {version} of {pipeline} in service?",
         f"/api/pipelines/{pipeline}/models/{version}/promote",
-        _changed,
+        changed,
         reason=reason,
         by=by,
         yes=yes,
     )
 
 
-@command(app)
-def rollback(
-    session: Session,
-    pipeline: Pipeline,
-    version: Annotated[
-        str | None, typer.Argument(help="The version that is to go; the champion by default.")
-    ] = None,
-    *,
-    reason: Reason,
-    by: By = None,
-    yes: Yes = False,
-) -> None:
-    """Put the version before the champion in service; its endpoint's traffic moves at once."""
-    path = f"/api/pipelines/{pipeline}/models"
-    # Without a champion, the API answers that there is no version "none".
-    goes = version or session.api.get(path, limit=1)["champion"] or "none"
-    session.act(
-        f"Take version {goes} of {pipeline} out of service?",
-        f"{path}/{goes}/rollback",
-        _changed,
-        reason=reason,
-        by=by,
-        yes=yes,
-    )
-
-
-def _changed(shown: Any) -> str:
+def changed(shown: Any) -> str:
+    """What a change of the champion did."""
     already = "" if shown["changed"] else " already"
     return f"version {shown['champion']} is in service{already}. {shown['message']}"
 

@@ -99,6 +99,11 @@ class Output:
             shown = Text.assemble(*((visible(part.text), part.style or "") for part in parts))
         self.console.print(shown, soft_wrap=True, highlight=False)
 
+    def note(self, text: str | Text) -> None:
+        """Print one line about what goes on; nothing with `--json`."""
+        if not self.as_json:
+            self.line(text)
+
     def further(self, url: str | None) -> None:
         """Print the option for the next page, if there is one; `url` is `next` of a list."""
         if url:

@@ -1,4 +1,4 @@
-"""landfall rollouts list|get|start|promote|rollback."""
+"""landfall rollouts list|get|promote."""
 
 from __future__ import annotations
 
@@ -75,34 +75,6 @@ def get_rollout(session: Session, rollout: Rollout) -> None:
 
 
 @command(app)
-def start(
-    session: Session,
-    pipeline: Annotated[str, typer.Argument(help="The pipeline's name.")],
-    version: Annotated[str, typer.Argument(help="A version of its model.")],
-    *,
-    at_once: Annotated[
-        bool,
-        typer.Option(help="All traffic after the smoke test, without steps and guards."),
-    ] = False,
-    reason: Reason,
-    by: By = None,
-    yes: Yes = False,
-) -> None:
-    """Roll a version of a model out to its pipeline's endpoint."""
-    session.act(
-        f"Roll version {version} of {pipeline} out?",
-        "/api/rollouts",
-        lambda done: f"started: landfall rollouts get {done['id']}",
-        pipeline=pipeline,
-        version=version,
-        at_once=at_once,
-        reason=reason,
-        by=by,
-        yes=yes,
-    )
-
-
-@command(app)
 def promote(
     session: Session, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
 ) -> None:
@@ -110,21 +82,6 @@ def promote(
     session.act(
         f"End the step of {rollout}?",
         f"/api/rollouts/{rollout}/promote",
-        lambda _: f"asked: landfall rollouts get {rollout}",
-        reason=reason,
-        by=by,
-        yes=yes,
-    )
-
-
-@command(app)
-def rollback(
-    session: Session, rollout: Rollout, *, reason: Reason, by: By = None, yes: Yes = False
-) -> None:
-    """Restore the traffic from before a rollout."""
-    session.act(
-        f"Roll {rollout} back?",
-        f"/api/rollouts/{rollout}/rollback",
         lambda _: f"asked: landfall rollouts get {rollout}",
         reason=reason,
         by=by,

@@ -87,8 +87,7 @@ def watch(session: Session, run: Run) -> None:
         following = _following(document)
         if document.get("state", shown) != shown:
             shown = document["state"]
-            if not session.output.as_json:
-                session.output.line(Text(f"{exact(document['since'])}  ").append_text(state(shown)))
+            session.output.note(Text(f"{exact(document['since'])}  ").append_text(state(shown)))
         if following is not None:
             run, shown = following, ""
         elif _has_ended(document):

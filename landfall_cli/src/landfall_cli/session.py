@@ -75,13 +75,23 @@ class Session:
         Raises:
             typer.Exit: the person declined, or there is no terminal for the question.
         """
-        api = self.api
-        self._confirm(question, is_confirmed=yes)
+        _ = self.api  # without an address, nobody is asked
+        self.confirm(question, is_confirmed=yes)
+        done = self.request(path, by=by, **body)
+        self.output.show(done, lambda done: self.output.line(say(done)))
+
+    def request(self, path: str, *, by: str | None, **body: Any) -> Any:
+        """Request an action that was confirmed; see `act`."""
         given = {name: value for name, value in body.items() if value is not None}
         given["by"] = by or os.environ.get("USER") or "a user of the command line"
-        self.output.show(api.post(path, given), lambda done: self.output.line(say(done)))
+        return self.api.post(path, given)
 
-    def _confirm(self, what: str, *, is_confirmed: bool) -> None:
+    def confirm(self, what: str, *, is_confirmed: bool) -> None:
+        """Ask a person.
+
+        Raises:
+            typer.Exit: the person declined, or there is no terminal for the question.
+        """
         if is_confirmed:
             return
         if not sys.stdin.isatty():

@@ -138,8 +138,13 @@ async def a_rollout(reader: Reader) -> Values:
         return [each for each in found["rollouts"] if each["state"] == "baking"]
 
     (found,) = await reader.until("rollouts", baking)
-    model = f"{LIVE} {found['model']['version']}"
-    return {"rollout-digits-live-4": found["id"], "digits-live 3": model}
+    version = found["model"]["version"]
+    return {
+        "rollout-digits-live-4": found["id"],
+        "digits-live:3": f"{LIVE}:{version}",
+        "on version 3": f"on version {version}",
+        "on version 2": f"on version {int(version) - 1}",
+    }
 
 
 MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
@@ -150,6 +155,7 @@ MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
     ("docs/deploy.md", "First run, step by step"): as_it_is,
     ("README.md", "Add a pipeline"): signed_request,
     ("docs/rollout.md", "People decide"): a_rollout,
+    ("docs/rollout.md", "One way there, one way back"): a_rollout,
     ("docs/http-api.md", "Models"): three_models,
     ("docs/http-api.md", "Cancel"): a_busy_run,
     ("docs/operations.md", "Release a held batch"): a_held_batch,

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from handlers.operate.api.model_documents import ChampionChanged
 from handlers.operate.api.rollouts import RolloutList, RolloutSummary
 from landfall_cli.__main__ import app
 from orchestrations.contracts.rollouts import Unknown
@@ -47,16 +46,6 @@ ANSWERS = {
 }
 
 
-BACK = ChampionChanged(
-    champion="1",
-    changed=True,
-    endpoint="kept-deployment",
-    message="The deployment of version 1 still exists and gets the traffic at once: see rollout-x.",
-    rollout="rollout-x",
-    status_url="/api/rollouts/rollout-x",
-)
-
-
 class Handler(JsonHandler, BaseHTTPRequestHandler):
     posted: list[tuple[str, Any]]
 
@@ -66,10 +55,7 @@ class Handler(JsonHandler, BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.posted.append((self.path, body))
-        if "/models/" in self.path:
-            self.answer(200, BACK.model_dump(mode="json"))
-        else:
-            self.answer(202, {"id": ROLLOUT.id, "status_url": f"/api/rollouts/{ROLLOUT.id}"})
+        self.answer(202, {"id": ROLLOUT.id, "status_url": f"/api/rollouts/{ROLLOUT.id}"})
 
 
 @pytest.fixture
@@ -80,11 +66,7 @@ def url() -> Iterator[str]:
 
 
 def landfall(url: str, *arguments: str) -> Result:
-    return run(url, "rollouts", *arguments)
-
-
-def run(url: str, *arguments: str) -> Result:
-    given = ["--url", url, "--key", "k", *arguments]
+    given = ["--url", url, "--key", "k", "rollouts", *arguments]
     return CliRunner().invoke(app, given, env={"COLUMNS": "200"})
 
 
@@ -109,35 +91,14 @@ def test_one_shows_its_step_and_what_the_metrics_say(url: str) -> None:
     assert facts["p95"].split() == ["latency", "12", "ms"]
 
 
-@pytest.mark.parametrize("verb", ["promote", "rollback"])
-def test_a_decision_is_sent_with_who_and_why(url: str, verb: str) -> None:
-    refused = landfall(url, verb, ROLLOUT.id, "--reason", "at night")
+def test_a_decision_is_sent_with_who_and_why(url: str) -> None:
+    refused = landfall(url, "promote", ROLLOUT.id, "--reason", "at night")
     assert (refused.exit_code, Handler.posted) == (2, []), "nobody was asked, and no --yes"
-    result = landfall(url, verb, ROLLOUT.id, "--reason", "at night", "--by", "ada", "--yes")
+    result = landfall(url, "promote", ROLLOUT.id, "--reason", "at night", "--by", "ada", "--yes")
     assert result.exit_code == 0, result.output
     assert Handler.posted == [
-        (f"/api/rollouts/{ROLLOUT.id}/{verb}", {"reason": "at night", "by": "ada"})
+        (f"/api/rollouts/{ROLLOUT.id}/promote", {"reason": "at night", "by": "ada"})
     ]
-
-
-def test_a_rollout_is_started_and_the_way_to_watch_it_is_shown(url: str) -> None:
-    why = ("--reason", "the quota was raised", "--by", "ada", "--yes")
-    result = landfall(url, "start", "digits-live", "3", *why)
-    assert result.exit_code == 0, result.output
-    assert result.output.strip() == f"started: landfall rollouts get {ROLLOUT.id}"
-    landfall(url, "start", "digits-live", "3", "--at-once", *why)
-    asked = {"pipeline": "digits-live", "version": "3", "by": "ada"}
-    asked |= {"reason": "the quota was raised"}
-    assert Handler.posted == [
-        ("/api/rollouts", {**asked, "at_once": is_at_once}) for is_at_once in (False, True)
-    ]
-
-
-def test_a_rollback_of_a_model_says_what_happens_at_the_endpoint(url: str) -> None:
-    why = ("--reason", "wrong answers since 02:00", "--yes")
-    result = run(url, "models", "rollback", "digits-live", "2", *why)
-    assert result.exit_code == 0, result.output
-    assert result.output.strip() == f"version 1 is in service. {BACK.message}"
 
 
 def test_what_a_rollout_cannot_know_is_its_reason(

@@ -191,7 +191,7 @@ async def test_a_rollout_shows_its_traffic_and_is_rolled_back(page: Page) -> Non
     assert asked == [(path, {"by": "ada", "reason": "it answers in another language"})]
     finished = next(each for each in rollouts.values() if each["state"] == "finished")
     await open_screen(page, f"rollouts/{finished['id']}")
-    await close(await act(page, "Roll out again", "the quota was raised"))
+    await close(await act(page, "Deploy", "the quota was raised"))
     version = finished["model"]["version"]
     body = {"pipeline": finished["pipeline"], "version": version}
     assert asked[1:] == [("/api/rollouts", {**body, "by": "ada", "reason": "the quota was raised"})]

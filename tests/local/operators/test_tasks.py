@@ -299,11 +299,11 @@ async def test_7_command_roll_the_champion_back(laptop: Laptop) -> None:
     listing, rollback, promote = commands(7)
     listed = await run(laptop, listing, PIPELINE="batches")
     assert [each["stage"] for each in listed["models"]] == ["champion", "former"]
-    back = await run(laptop, rollback, PIPELINE="batches")
+    back = await run(laptop, rollback, MODEL="batches")
     assert (listed["champion"], back) == ("2", moved("1", changed=True))
-    again = await run(laptop, f"{rollback} 2", PIPELINE="batches")
+    again = await run(laptop, rollback, MODEL="batches:2")
     assert again == moved("1", changed=False)
-    await run(laptop, rollback, 5, PIPELINE="batches")  # there is no version before 1
+    await run(laptop, rollback, 5, MODEL="batches")  # there is no version before 1
     await run(laptop, promote, 4, PIPELINE="batches", VERSION="9")
     forward = await run(laptop, promote, PIPELINE="batches", VERSION="2")
     assert forward == moved("2", changed=True)

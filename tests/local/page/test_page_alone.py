@@ -101,6 +101,8 @@ def detail(
 def pipeline(name: str, state: PipelineState) -> PipelineSummary:
     return PipelineSummary(
         name=name,
+        model=name,
+        endpoint=None,
         state=state,
         sentence=f"it is {state} since {NOW:%Y-%m-%d %H:%M:%S} UTC",
         paused=None,

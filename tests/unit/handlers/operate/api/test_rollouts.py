@@ -13,7 +13,13 @@ from handlers.platform.rollout_index import record_outcome
 from handlers.rollout.observing import read_directions
 from handlers.rollout.requests import handle_rollout
 from orchestrations.configuration.deploy import OnlineDeploy
-from orchestrations.contracts.rollouts import ReadDirections, RolloutRequest, RolloutStatus
+from orchestrations.contracts.rollouts import (
+    ChampionChange,
+    ReadDirections,
+    RolloutRequest,
+    RolloutStatus,
+    Verb,
+)
 from orchestrations.contracts.runs import Model
 from tests.fakes.azure_ml import World
 from tests.fakes.durable_client import TaskHub
@@ -24,7 +30,9 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 STEPS = [{"mirror": 20, "bake_minutes": 1}, {"traffic": 100, "bake_minutes": 1}]
 
 
-def request_rollout(world: World, hub: Any, pipeline: str, version: str, *, minutes: int) -> str:
+def request_rollout(
+    world: World, hub: Any, pipeline: str, version: str, *, minutes: int, **more: Any
+) -> str:
     """Request a rollout, at a time in minutes after noon; return its id."""
     deploy = OnlineDeploy.model_validate(
         {"endpoint": f"{pipeline}-live", "instance_type": "Standard_DS3_v2", "steps": STEPS}
@@ -33,6 +41,7 @@ def request_rollout(world: World, hub: Any, pipeline: str, version: str, *, minu
         pipeline=PIPELINE.model_copy(update={"name": pipeline, "deploy": deploy}),
         model=Model(name=pipeline, version=version, path="azureml://…"),
         run=f"run-{pipeline}-{version}",
+        **more,
     )
     now = NOW + timedelta(minutes=minutes)
     found = asyncio.run(handle_rollout(world.clients, hub, request.model_dump_json(), now=now))
@@ -59,6 +68,22 @@ def test_rollouts_are_listed_newest_first_and_by_pipeline_and_page(world: World)
     rest = listed(world, hub, pipeline="digits", limit="1", after=after)
     assert [each.id for each in rest.rollouts] == [first]
     assert rest.next is None
+
+
+@pytest.mark.parametrize(("verb", "shown"), [("rollback", "2"), ("promote", None)])
+def test_a_rollout_that_takes_a_version_out_of_service_says_which(
+    world: World, verb: Verb, shown: str | None
+) -> None:
+    hub = TaskHub()
+    change = ChampionChange(verb=verb, version="2", at=NOW, by="ada", reason="wrong answers")
+    rollout = request_rollout(world, hub, "digits", "1", minutes=0, attempt=1, champion=change)
+    (asked,) = listed(world, hub).rollouts
+    # Its own status, whose history must not change, does not say it.
+    status = asked.model_copy(update={"state": "live", "rolls_back": None})
+    shown_there = status.model_dump(mode="json", exclude={"broken", "created_at"})
+    hub.add(rollout, "rollout", custom_status=shown_there)
+    (live,) = listed(world, hub).rollouts
+    assert (asked.rolls_back, live.state, live.rolls_back) == (shown, "live", shown)
 
 
 def test_a_message_that_is_delivered_twice_is_one_rollout(world: World) -> None:

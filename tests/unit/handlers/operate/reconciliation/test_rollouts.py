@@ -60,7 +60,7 @@ async def test_a_rollout_that_broke_is_told_once_and_its_endpoint_is_free(
     assert holder_of(world.clients, "live") is None
     (alert,) = alerts
     assert alert.message_id == f"rollout-broken:{ROLLOUT}"
-    assert "landfall rollouts start" in json.loads(alert.body)["data"]["message"]
+    assert "landfall deploy" in json.loads(alert.body)["data"]["message"]
     assert list(holders(world.clients)) == []
 
 
