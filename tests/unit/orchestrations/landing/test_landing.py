@@ -11,20 +11,6 @@ from tests.unit.orchestrations.examples import PIPELINE, with_rules
 from tests.unit.orchestrations.landing.simulated_zone import UNMARKED, Zone, land, put_at
 
 
-def test_a_burst_of_events_is_one_run_after_the_quiet_time_and_one_listing() -> None:
-    zone = Zone()
-    land(zone, *(number * 0.5 for number in range(20)), *range(12, 60, 3))
-    assert len(zone.trained) == 1
-    (batch,) = zone.batches
-    assert batch.dataset.blobs == 36
-    assert batch.dataset.frozen_at >= START + timedelta(seconds=57 + 10)
-    assert zone.listings == 1
-    assert zone.configurations == ["c" * 16], "the one that is in force at the freeze"
-
-
-# --- copies ---------------------------------------------------------------------------------------
-
-
 def copied(zone_is_overtaken: int) -> Zone:
     return Zone(
         pipeline=with_rules(UNMARKED, dataset={"freeze": "copy"}), overtaken=zone_is_overtaken
@@ -45,27 +31,6 @@ def test_a_zone_that_overtakes_each_freeze_is_reported_and_not_copied_for_ever()
     (alert,) = zone.alerts
     assert (alert.kind, alert.details["cause"]) == ("landing-overdue", "overwritten-while-copied")
     assert zone.listings < 15
-
-
-# --- an uploader's manifest -----------------------------------------------------------------------
-
-
-def test_an_invalid_manifest_is_reported_once_and_the_next_one_is_trained_on() -> None:
-    zone = Zone(
-        pipeline=with_rules(PIPELINE, source={"marker": None, "manifest": "manifest.jsonl"}),
-        is_invalid=True,
-    )
-    put_at(zone, 0.0)
-    zone.driver.at(1.0, zone.put_marker)
-    zone.driver.at(60.0, zone.open_landing)  # as reconciliation does
-    zone.driver.run()
-    assert (zone.trained, zone.batches) == ([], [])
-    assert len({alert.alert_id for alert in zone.alerts}) == 1
-    assert zone.alerts[0].details["message"] == "landing/digits/_SUCCESS, line 3: no size"
-    zone.is_invalid = False
-    zone.put_marker()
-    zone.driver.run()
-    assert len(zone.trained) == 1
 
 
 # --- markers --------------------------------------------------------------------------------------
@@ -111,10 +76,3 @@ def test_the_marker_of_the_last_batch_says_nothing_of_the_next() -> None:
     land(zone, 100.0)
     assert zone.outcomes == ["started"]
     assert [alert.kind for alert in zone.alerts] == ["landing-overdue"]
-
-
-def test_a_pipeline_may_train_without_its_marker() -> None:
-    zone = marked(without_marker="train")
-    land(zone, 0.0, 1.0)
-    assert (zone.alerts, zone.outcomes) == ([], ["started"])
-    assert zone.batches[0].dataset.frozen_at >= START + timedelta(seconds=100)

@@ -3,41 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from orchestrations.contracts.landing import LandingRequest, SettlingZone
-from orchestrations.landing.landing import WAKE_UPS_PER_GENERATION
 from orchestrations.names import landing_instance
 from tests.unit.orchestrations.driver import START
-from tests.unit.orchestrations.examples import with_rules
-from tests.unit.orchestrations.landing.simulated_zone import UNMARKED, Zone, land, put_at
-
-# To dispatch an activity, run it and process its result takes a second each.
-ACTIVITY = timedelta(seconds=3)
-
-
-def test_a_paused_pipelines_batches_are_held_without_an_alert_until_it_is_resumed() -> None:
-    zone = Zone(paused="paused by ada")
-    land(zone, 0.0, 200.0)
-    assert (zone.outcomes, zone.alerts, zone.trained) == (["held", "held"], [], [])
-    assert {(each.reason, each.message) for each in zone.held} == {
-        ("paused", "the pipeline is paused by ada")
-    }
-    zone.paused = None
-    zone.open_landing()
-    zone.driver.run()
-    assert zone.outcomes == ["held", "held", "started"]
-
-
-def test_data_that_keeps_changing_under_its_jobs_is_not_trained_on_for_ever() -> None:
-    zone = Zone(ends_with={"*": "DataChanged"})
-    for number in range(40):
-        zone.driver.at(number * 25.0, lambda number=number: zone.put("1.png", f"{number}"))
-    zone.driver.run()
-    assert len(zone.trained) == 2
-    assert set(zone.outcomes[2:]) == {"held"}
-    assert {alert.details["reason"] for alert in zone.alerts} == {"data-changed"}
+from tests.unit.orchestrations.landing.simulated_zone import Zone, land, put_at
 
 
 def test_a_run_that_ends_well_begins_the_count_anew() -> None:
@@ -48,24 +20,6 @@ def test_a_run_that_ends_well_begins_the_count_anew() -> None:
     zone.driver.at(100.0, lambda: zone.put("1.png", "b"))
     zone.driver.run()
     assert (zone.outcomes[0], zone.outcomes[-1], zone.data_changed) == ("started", "started", 0)
-
-
-# --- how a landing ends ---------------------------------------------------------------------------
-
-
-def test_an_event_in_the_closing_phase_is_not_lost() -> None:
-    zone = Zone()
-    put_at(zone, 0.0)
-
-    def land_while_closing() -> None:
-        if zone.phase == "closing":
-            zone.put("2.png")
-        else:
-            zone.driver.after(0.7, land_while_closing)
-
-    zone.driver.at(1.0, land_while_closing)
-    zone.driver.run()
-    assert [batch.dataset.blobs for batch in zone.batches] == [1, 2]
 
 
 class ReadWhileEventsCome(Zone):
@@ -127,21 +81,6 @@ def test_a_run_that_is_handed_over_while_it_waits_for_nodes_frees_the_zone() -> 
     assert zone.driver.instances[landing_instance("digits")].error is None
 
 
-def test_three_activities_lie_between_the_settled_zone_and_its_run() -> None:
-    """Freeze, compare, claim. The batch is recorded beside its run."""
-    started: list[datetime] = []
-
-    def run(context: Any) -> Generator[Any, Any, None]:
-        started.append(context.current_utc_datetime)
-        yield context.create_timer(context.current_utc_datetime)
-
-    zone = Zone(retraining=run)
-    zone.driver.latency = lambda: 1.0
-    land(zone, 0.0)
-    (batch,) = zone.batches
-    assert started[0] - batch.dataset.frozen_at == 3 * ACTIVITY + timedelta(seconds=1)
-
-
 def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
     """Reconciliation opens the landing again, which finds the claim."""
     zone = Zone()
@@ -157,12 +96,3 @@ def test_a_run_goes_on_whose_batch_cannot_be_recorded() -> None:
     zone.driver.run()
     assert zone.outcomes == ["duplicate"]
     assert len(zone.trained) == 1
-
-
-def test_a_long_trickle_goes_on_in_new_generations_and_keeps_its_deadline() -> None:
-    zone = Zone(pipeline=with_rules(UNMARKED, settle={"maximum_wait_seconds": 1200.0}))
-    land(zone, *(number * 5.0 for number in range(300)))
-    instance = zone.driver.instances["landing-digits"]
-    assert instance.generations > 1200 / 10 / WAKE_UPS_PER_GENERATION
-    assert timedelta(seconds=1200) <= zone.batches[0].dataset.frozen_at - START
-    assert zone.batches[0].dataset.frozen_at - START < timedelta(seconds=1260)
