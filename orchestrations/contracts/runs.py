@@ -219,6 +219,8 @@ class Judgement(Contract):
     """The lead over the champion; None without one."""
     polls: int = 0
     """0: people have not been asked yet."""
+    handed_over: bool = False
+    """Whether the run goes on as an instance that no landing waits for."""
 
 
 class CancelRequest(Contract):

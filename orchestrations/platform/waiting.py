@@ -55,9 +55,11 @@ def poll_delay(polls: int, failures: int = 0) -> timedelta:
 def growing_delay(waited: timedelta, first: timedelta = FIRST_DELAY) -> timedelta:
     """The time until the next try: as long as the wait so far, within limits.
 
-    A day costs about a hundred tries.
+    A day costs about a hundred tries. A delay has whole seconds: a history that is exported without
+    the clock's milliseconds has the same one.
     """
-    return min(max(waited, first), LAST_DELAY)
+    whole = timedelta(seconds=waited // timedelta(seconds=1))
+    return min(max(whole, first), LAST_DELAY)
 
 
 def check_deadline(job: Job, limits: Limits, *, state_since: datetime, now: datetime) -> None:

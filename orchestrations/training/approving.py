@@ -43,8 +43,8 @@ def wait_for_approval(
     1. Write the question, alert operators and notify; then read its answer.
     2. Without an answer: end if the run is to be cancelled, or if a newer dataset was claimed. The
        question is void then, unless a person is faster.
-    3. If a landing waits for the run: go on as an instance of its own, so that new data does not
-       wait for people.
+    3. At first: end, and go on as an instance of its own, so that the landing that may wait for this
+       one is free, and new data does not wait for people.
     4. Wait for an event, or a growing timer, and read the answer again. At the deadline, silence is
        recorded as the answer.
 
@@ -65,7 +65,7 @@ def wait_for_approval(
             if ended is not None:
                 run.update(approval=None, reason=None)
                 return ended
-            if run.context.parent_instance_id and (yield from _hand_over(run, judgement)):
+            if not judgement.handed_over and (yield from _hand_over(run, judgement)):
                 return None
             delay = min(delay, max(settled.deadline - now, delay / 2))
         yield from timer.wait(now + delay)
@@ -82,7 +82,11 @@ def _further(run: RunProgress, judgement: Judgement) -> RunRequest:
 
 
 def _hand_over(run: RunProgress, judgement: Judgement) -> Generator[Any, Any, bool]:
-    """Go on as an instance of its own, as a run that waits for nodes does; False: not now."""
+    """Go on as an instance of its own, as a run that waits for nodes does; False: not now.
+
+    Also without a landing: what a run does cannot depend on that, since no exported history tells.
+    """
+    judgement = judgement.model_copy(update={"handed_over": True})
     again = ScheduleRetry(request=_further(run, judgement), delay_seconds=HAND_OVER_SECONDS)
     try:
         yield from call(run.context, again)
