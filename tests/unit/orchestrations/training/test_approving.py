@@ -10,7 +10,8 @@ from orchestrations.configuration.approve import Approval
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.approvals import Answer, Question, Settled
 from orchestrations.contracts.base import Contract
-from orchestrations.contracts.runs import CancelRequest, RunStatus
+from orchestrations.contracts.runs import CancelRequest, RunRequest, RunStatus, Scheduled
+from orchestrations.contracts.training import RunInput
 from tests.unit.orchestrations.driver import START
 from tests.unit.orchestrations.examples import PIPELINE
 from tests.unit.orchestrations.training.simulated_workspace import QUICK, Cluster
@@ -43,11 +44,25 @@ class Asked(Cluster):
             if answer is None and request.void is not None:
                 answer = Answer(verb="void", reason=request.void, at=request.at)
             self.question = self.question.model_copy(update={"answer": answer})
+        elif name == "schedule_retry" and request.request.judgement is not None:
+            self.driver.at(
+                self.seconds + request.delay_seconds, lambda: self.go_on(request.request)
+            )
+            return Scheduled()
         else:
             return super().answer(name, request)
         return Settled(
             deadline=self.question.deadline, answer=self.question.answer, cancel=self.cancel
         )
+
+    def go_on(self, request: RunRequest) -> None:
+        """Start the run that was handed over."""
+        self.driver.start("retraining", request.run, RunInput(request=request).to_dict())
+
+    def run(self, attempt: int = 1, pipeline: Pipeline = PIPELINE) -> RunStatus:
+        first = self.start(attempt, pipeline)
+        assert first.output is None, "it was handed over"
+        return RunStatus.from_dict(self.driver.instances[first.id].output)
 
     def answer_at(self, seconds: float, verb: Literal["approve", "reject"]) -> None:
         def answer() -> None:
