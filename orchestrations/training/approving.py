@@ -43,8 +43,8 @@ def wait_for_approval(
     1. Write the question, alert operators and notify; then read its answer.
     2. Without an answer: end if the run is to be cancelled, or if a newer dataset was claimed. The
        question is void then, unless a person is faster.
-    3. At first: end, and go on as an instance of its own, so that the landing that may wait for this
-       one is free, and new data does not wait for people.
+    3. At first: end, and go on as an instance of its own: a landing that waits for this one is then
+       free, and new data does not wait for people.
     4. Wait for an event, or a growing timer, and read the answer again. At the deadline, silence is
        recorded as the answer.
 
