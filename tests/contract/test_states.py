@@ -10,6 +10,7 @@ import pytest
 
 from handlers.operate.api.openapi import describe_api
 from handlers.platform.settings import APP_FOLDER
+from landfall_cli.deploy import ENDS
 from landfall_cli.output import COLOURS
 from landfall_cli.runs import BAD_ENDS, GOOD_ENDS
 from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingAlert
@@ -122,9 +123,11 @@ def test_the_page_and_the_command_line_know_the_ends_and_who_needs_a_person() ->
     assert ends == TERMINAL_RUN_STATES
     states = get_args(RunState)
     assert needy == {it for it in states if rule_of_run(it).pipeline == "needs-a-human"}
-    over, promoted = re.findall(r"(?:ENDED = |!)(\[.*?\])", rollouts)
+    (over,) = re.findall(r"ENDED = (\[.*?\])", page("traffic.js"))
+    (promoted,) = re.findall(r"!(\[.*?\])", rollouts)
     rules = {state: rule_of_rollout(state) for state in get_args(RolloutState)}
-    assert set(strings(over)) == {state for state, rule in rules.items() if rule.phase == "over"}
+    ends_of_rollouts = {state for state, rule in rules.items() if rule.phase == "over"}
+    assert (set(strings(over)), ENDS) == (ends_of_rollouts, ends_of_rollouts)
     assert set(strings(promoted)) == {it for it, rule in rules.items() if rule.can_be_promoted}
     (order,) = re.findall(r"ORDER = (\[.*?\])", page("screens/pipelines.js"))
     assert sorted(strings(order)) == sorted(get_args(PipelineState))
