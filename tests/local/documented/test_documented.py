@@ -142,8 +142,8 @@ async def a_rollout(reader: Reader) -> Values:
     return {
         "rollout-digits-live-4": found["id"],
         "digits-live:3": f"{LIVE}:{version}",
+        "on version 2": f"on version {int(version) - 1}",  # first: 3 may become 2
         "on version 3": f"on version {version}",
-        "on version 2": f"on version {int(version) - 1}",
     }
 
 
