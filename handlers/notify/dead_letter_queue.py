@@ -24,7 +24,7 @@ from handlers.notify.outbox import publish_alert, trouble
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.service_bus import REJECTED_RUNS, Message, fit_message_id
+from handlers.platform.service_bus import REJECTED_RUNS, SENT_AGAIN, Message, fit_message_id
 from orchestrations.contracts.base import Done, Failure
 from orchestrations.contracts.runs import DeadLetter
 
@@ -175,11 +175,16 @@ def collect(clients: Clients, queue: str, kind: Kind) -> int:
     """Move what Service Bus dead-lettered on `queue` to `rejected-runs`; return the number.
 
     Service Bus dead-letters a message whose handler failed ten times. Each one raises an alert. If
-    the process dies on the way, the message stays and is moved again under the same id.
+    the process dies on the way, the message stays and is moved again under the same id. A message
+    that says so (`SENT_AGAIN`) is put back on its queue instead.
     """
     collected = 0
     with dead_letters(clients, queue) as letters:
         for letter in letters:
+            if text_property(letter, SENT_AGAIN) is not None:
+                _give_back(clients, queue, letter)
+                letters.take(letter)
+                continue
             message_id = str(letter.message_id)
             reason = letter.dead_letter_reason or "Unknown"
             description = letter.dead_letter_error_description or ""
@@ -211,12 +216,18 @@ def give_back(clients: Clients, queue: str) -> int:
     count = 0
     with dead_letters(clients, queue) as letters:
         for letter in letters:
-            again = fit_message_id(f"{letter.sequence_number}:{letter.message_id}")
-            message = Message(message_id=again, body=body_text(letter))
-            clients.message_queues.send(queue, message)
+            _give_back(clients, queue, letter)
             letters.take(letter)
             count += 1
     return count
+
+
+def _give_back(clients: Clients, queue: str, letter: ServiceBusReceivedMessage) -> None:
+    again = fit_message_id(f"{letter.sequence_number}:{letter.message_id}")
+    kept = {name: text_property(letter, name) for name in ("run", SENT_AGAIN)}
+    properties = {name: value for name, value in kept.items() if value is not None}
+    message = Message(message_id=again, body=body_text(letter), properties=properties)
+    clients.message_queues.send(queue, message)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 BLOB_EVENTS = "blob-events"
 JOB_EVENTS = "job-events"
 RETRIES = "retries"
+SENT_AGAIN = "sent-again"
+"""Property of a message on `retries` that is sent again when Service Bus has dead-lettered it."""
 ROLLOUTS = "rollouts"
 NOTIFICATIONS = "notifications"
 REJECTED_RUNS = "rejected-runs"

@@ -17,7 +17,14 @@ from handlers.platform.clients import Clients
 from handlers.platform.instances import is_handed_over, start_once
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.run_records import end_cancellation, read_cancel_request
-from handlers.platform.service_bus import RETRIES, Message, parse_body, traced
+from handlers.platform.service_bus import (
+    RETRIES,
+    SENT_AGAIN,
+    Message,
+    fit_message_id,
+    parse_body,
+    traced,
+)
 from handlers.platform.spans import below
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.base import Contract
@@ -96,9 +103,10 @@ def sent_again_as(clients: Clients, request: RunRequest) -> RunRequest:
     """Apply a redrive's changes to a request, if it is the next attempt of a redriven run.
 
     A run that failed after it had scheduled its next attempt is dead-lettered, too. When it is
-    redriven with changes, the attempt without them may still be on the queue.
+    redriven with changes, the attempt without them may still be on the queue. A run that has its
+    judgement had its changes before.
     """
-    if request.attempt == 1:
+    if request.attempt == 1 or request.judgement is not None:
         return request
     previous = request.model_copy(update={"attempt": request.attempt - 1})
     redriven = read_redriven(clients, previous.run)
@@ -106,11 +114,19 @@ def sent_again_as(clients: Clients, request: RunRequest) -> RunRequest:
 
 
 def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) -> Message:
-    """The message that starts `request`; its id is the run's, so duplicates are dropped."""
+    """The message that starts `request`; its id is the run's, so duplicates are dropped.
+
+    A run that waits for people is started a second time: its message has an id of its own, and is
+    sent again if Service Bus gives it up, since nothing else has the judgement.
+    """
+    message_id, more = request.run, dict[str, str]()
+    if request.judgement is not None:
+        since = request.judgement.status.since.isoformat()
+        message_id, more = fit_message_id(f"{request.run}:judged-{since}"), {SENT_AGAIN: "true"}
     return Message(
-        message_id=request.run,
+        message_id=message_id,
         subject=request.pipeline.name,
-        properties={"run": request.run, **traced(request.traceparent)},
+        properties={"run": request.run, **more, **traced(request.traceparent)},
         body=request.model_dump_json(),
         enqueue_at=enqueue_at,
     )

@@ -13,6 +13,7 @@ from orchestrations.contracts.manifest import ManifestLine
 from orchestrations.names import (
     REQUEST_PREFIX,
     landing_instance,
+    landing_of,
     pipeline_of_landing,
     request_instance,
 )
@@ -231,12 +232,13 @@ def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
 
 
 def _batches_with_waits(evidence: Evidence) -> Iterator[tuple[RecordBatch, datetime]]:
-    """Each batch, and since when its zone had held batches."""
+    """Each batch, and since when batches of its zone have waited for more data."""
     since: dict[str | None, datetime] = {}
+    for_people = _landings_told(evidence, "batch-held")
     for batch in evidence.batches:
         zone, frozen_at = batch.dataset.partition, batch.dataset.frozen_at
         yield batch, since.get(zone, frozen_at)
-        if batch.result.outcome == "held":
+        if batch.result.outcome == "held" and landing_of(batch.batch) not in for_people:
             since.setdefault(zone, frozen_at)
         else:
             since.pop(zone, None)
@@ -333,13 +335,19 @@ def what_is_released_is_landed_again(evidence: Evidence) -> Iterator[str]:
         if any(landing_instance(pipeline, each) in overdue for each in had):
             continue  # operators know that its data is not whole
         frozen = [
-            ((it.dataset.frozen_at - START).total_seconds(), it.dataset.version == version)
+            (it, (it.dataset.frozen_at - START).total_seconds())
             for it in evidence.batches
             if it.dataset.partition in had
         ]
-        # Other content that is being frozen at that moment has its own hold afterwards.
+        # What is being frozen at that moment, and was not held as this version, saw the release.
         later = (
-            at for at, is_it in frozen if at > released_at - (0 if is_it else FREEZING_SECONDS)
+            at
+            for it, at in frozen
+            if at > released_at
+            or (
+                at > released_at - FREEZING_SECONDS
+                and (it.dataset.version, it.result.outcome) != (version, "held")
+            )
         )
         until = max(released_at, next(later, evidence.world.scheduler.time()))
         if until - released_at > due + excused(evidence, released_at, until):
