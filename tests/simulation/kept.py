@@ -66,6 +66,18 @@ KEPT: Mapping[str, Story] = {
         Terminate(at=2 * HOUR, orchestrator="retraining"),
         Redrive(at=LATER),
     ),
+    "people are asked about a second attempt": quiet_week(
+        Deploy(at=100.0, floor=0.8, changes=("approvals",)),
+        UPLOAD,
+        JobFate(number=1, end="fails"),
+        QuestionFate(number=1, end="is not answered"),
+    ),
+    "the task hub is away when a run begins to wait for people": quiet_week(
+        Deploy(at=100.0, floor=0.8, changes=("approvals",)),
+        UPLOAD,
+        OutageAfter(activity="ask_approval", number=1, service="task_hub", seconds=8 * HOUR),
+        QuestionFate(number=1, end="is not answered"),
+    ),
     "a cancellation while Service Bus hangs": quiet_week(
         UPLOAD,
         JobFate(number=1, end="never ends"),
