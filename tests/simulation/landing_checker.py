@@ -234,7 +234,9 @@ def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
 def _batches_with_waits(evidence: Evidence) -> Iterator[tuple[RecordBatch, datetime]]:
     """Each batch, and since when batches of its zone have waited for more data."""
     since: dict[str | None, datetime] = {}
-    for_people = _landings_told(evidence, "batch-held")
+    told = _landings_told(evidence, "batch-held")
+    # A request has one batch: that one waits for people.
+    for_people = {each for each in told if each.startswith(REQUEST_PREFIX)}
     for batch in evidence.batches:
         zone, frozen_at = batch.dataset.partition, batch.dataset.frozen_at
         yield batch, since.get(zone, frozen_at)
