@@ -80,7 +80,7 @@ def summary(record: RunRecord) -> dict[str, Any]:
     )
     reason = status.reason and shorten(status.reason, TEXT_LIMIT_CHARACTERS)
     shown = status.model_copy(update={"error": error, "reason": reason}).to_dict()
-    compute, cost = record.compute, record.cost or status.cost
+    compute, cost = record.compute, record.known_cost
     return shown | {
         "created_at": _iso(record.started_at),
         "ended_at": _iso(status.since) if status.state in TERMINAL_RUN_STATES else None,

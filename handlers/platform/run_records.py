@@ -129,9 +129,7 @@ def with_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
     The cost of a run in a queue is known before its end.
     """
     compute = record.compute
-    if record.cost or record.status.cost or compute is None:
-        return record
-    if record.status.state not in TERMINAL_RUN_STATES:
+    if record.known_cost or compute is None or record.status.state not in TERMINAL_RUN_STATES:
         return record
     queues = None
     with contextlib.suppress(InvalidQueues):  # the app's start reports it

@@ -134,7 +134,8 @@ def refusal_of(question: Question, answer: Answer, shown_hash: str) -> Refusal |
     if known is not None:
         return "approval-over", f"{name} is answered already: {known.sentence}"
     if answer.at >= question.deadline:
-        return "approval-over", f"the time for an answer to {name} is over since {_utc(question)}"
+        over = _utc(question.deadline)
+        return "approval-over", f"the time for an answer to {name} is over since {over}"
     return None
 
 
@@ -143,12 +144,12 @@ def waiting_reason(rule: Approval, deadline: datetime) -> str:
     silence = "goes on" if rule.on_silence == "proceed" else "is rejected"
     return (
         f"waiting for approval before {rule.before}; without an answer it {silence} at "
-        f"{deadline:%Y-%m-%d %H:%M:%S} UTC"
+        f"{_utc(deadline)}"
     )
 
 
-def _utc(question: Question) -> str:
-    return f"{question.deadline:%Y-%m-%d %H:%M:%S} UTC"
+def _utc(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class Settled(Contract):

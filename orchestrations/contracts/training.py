@@ -251,7 +251,7 @@ class RunRecord(Contract):
     parameters: dict[str, Value] | None = Field(default=None, exclude_if=lambda it: it is None)
     """The value of each parameter that the pipeline declares."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
-    """The cost of its job's nodes, if the run was in a queue."""
+    """The cost of its job's nodes; of a run in no queue, when it has ended."""
     data_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
     champion_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
     judged: Judged | None = Field(default=None, exclude_if=lambda it: it is None)
@@ -264,6 +264,11 @@ class RunRecord(Contract):
     """The batch's span."""
 
     _of_earlier_releases = ignore_fields("ranking", "speed")
+
+    @property
+    def known_cost(self) -> RunCost | None:
+        """The cost; that of a run in a queue may be in its status only."""
+        return self.cost or self.status.cost
 
 
 class RecordRun(ActivityRequest[Done]):

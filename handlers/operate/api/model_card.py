@@ -55,6 +55,11 @@ class Facts:
     actions: Sequence[Action]
     """What people did about this version, newest first."""
 
+    @property
+    def own_run(self) -> RunRecord | None:
+        """The run that trained it, if its record is kept."""
+        return next((it for it in self.runs if it.status.id == self.model.run), None)
+
 
 def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelCard:
     """Return the card of one version of a pipeline's model."""
@@ -156,7 +161,7 @@ def _data(facts: Facts) -> Iterator[str]:
 
 def _training(facts: Facts) -> Iterator[str]:
     model = facts.model
-    used = next((it.compute for it in facts.runs if it.status.id == model.run), None)
+    used = None if facts.own_run is None else facts.own_run.compute
     distribution = facts.job.get("distribution")
     yield from _facts(
         {
@@ -184,7 +189,7 @@ def _environment(found: Any) -> str:
 
 
 def _metrics(facts: Facts) -> Iterator[str]:
-    judged = next((it.judged for it in facts.runs if it.status.id == facts.model.run), None)
+    judged = None if facts.own_run is None else facts.own_run.judged
     rows = [(name, f"{value:.6g}") for name, value in facts.model.metrics.items()]
     yield from _table(("metric", "value"), rows)
     if judged is None:
@@ -225,7 +230,7 @@ def _effort(runs: Sequence[RunRecord]) -> Iterator[str]:
         for each in runs
     ]
     yield from _table(("run", "state", "node-hours", "cost", "why"), rows)
-    costs = [each.cost for each in runs if each.cost is not None]
+    costs = [cost for each in runs if (cost := each.known_cost) is not None]
     hours = sum(map(node_hours, runs))
     yield ""
     yield f"Together {hours:.2f} node-hours of training" + (
@@ -237,7 +242,8 @@ def _effort(runs: Sequence[RunRecord]) -> Iterator[str]:
 
 
 def _money(record: RunRecord) -> str | None:
-    return None if record.cost is None else f"{record.cost.amount:.2f} {record.cost.currency}"
+    cost = record.known_cost
+    return None if cost is None else f"{cost.amount:.2f} {cost.currency}"
 
 
 def _service(facts: Facts) -> Iterator[str]:

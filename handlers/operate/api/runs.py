@@ -246,7 +246,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     previous = f"{stem}-{status.attempt - 1}"
     came_from = read_redriven(clients, previous)
     error_type = None if status.error is None else status.error.type
-    no_cost, cost = None, record.cost or status.cost
+    no_cost, cost = None, record.known_cost
     if cost is None:
         no_cost = of_no_run_cost(status.id, find_admission(clients, now=datetime.now(UTC)))
     return RunDetail.model_validate(
