@@ -116,13 +116,16 @@ def sent_again_as(clients: Clients, request: RunRequest) -> RunRequest:
 def retry_message(request: RunRequest, *, enqueue_at: datetime | None = None) -> Message:
     """The message that starts `request`; its id is the run's, so duplicates are dropped.
 
-    A run that waits for people is started a second time: its message has an id of its own, and is
-    sent again if Service Bus gives it up, since nothing else has the judgement.
+    A run that goes on after it was handed over is started a second time (a message starts no other
+    first attempt). Its message is sent again if Service Bus gives it up: nobody redrives a run that
+    has not failed. If people are asked, it has an id of its own too.
     """
     message_id, more = request.run, dict[str, str]()
     if request.judgement is not None:
         since = request.judgement.status.since.isoformat()
-        message_id, more = fit_message_id(f"{request.run}:judged-{since}"), {SENT_AGAIN: "true"}
+        message_id = fit_message_id(f"{request.run}:judged-{since}")
+    if request.judgement is not None or request.attempt == 1:
+        more = {SENT_AGAIN: "true"}
     return Message(
         message_id=message_id,
         subject=request.pipeline.name,

@@ -72,8 +72,9 @@ def rollout(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[st
     3. `testing`: send it the smoke request; on a batch endpoint start the smoke job, and wait for
        its end.
     4. `baking`, for each step: set its traffic, and watch the deployment until the step has passed:
-       its time is over and no guard is broken, or a person promotes it.
-    5. `live`: tag the model as in service, notify, keep the previous deployments for
+       its time is over and no guard is broken, or a person promotes it. After the last one, tag the
+       model as in service.
+    5. `live`: notify, keep the previous deployments for
        `keep_previous_hours`, delete them, and release the endpoint.
 
     Live traffic moves to the model only while `deploy.windows` is open: until then, the rollout
@@ -154,7 +155,7 @@ def _waiting(run: RolloutGeneration) -> Delay:
     found = yield from run.call(request)
     if found == EndpointTraffic(traffic={run.deployment: WHOLE_PERCENT}):
         # It is live already. Without this, a rollback would leave the endpoint without traffic.
-        run.move("live", previous=EndpointTraffic(), step=len(run.steps))
+        yield from _go_live(run, previous=EndpointTraffic())
     else:
         run.move("deploying", previous=without(found, run.deployment))
     return None
@@ -275,13 +276,18 @@ def _baking(run: RolloutGeneration) -> Delay:
     if following < len(run.steps):
         yield from _begin_step(run, following)
     else:
-        run.move("live", step=len(run.steps))
+        yield from _go_live(run)
     return None
+
+
+def _go_live(run: RolloutGeneration, **changes: Any) -> Generator[Any, Any, None]:
+    """Enter `live` once the model is tagged: a reader of the state finds it in service."""
+    yield from _record(run, "live", serving=run.deployment)
+    run.move("live", step=len(run.steps), **changes)
 
 
 def _live(run: RolloutGeneration) -> Delay:
     if not run.progress.announced:
-        yield from _record(run, "live", serving=run.deployment)
         yield from run.announce("deployed")
     until = run.progress.since + timedelta(hours=run.deploy.keep_previous_hours)
     left = until - run.context.current_utc_datetime

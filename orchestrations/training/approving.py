@@ -17,7 +17,7 @@ from orchestrations.contracts.approvals import (
 )
 from orchestrations.contracts.datasets import CheckSuperseded
 from orchestrations.contracts.outcomes import promotion_sentence
-from orchestrations.contracts.runs import CancelRequest, Judgement, RunRequest, ScheduleRetry
+from orchestrations.contracts.runs import CancelRequest, Judgement, RunRequest
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import LandfallError, TransientError
 from orchestrations.names import approval_id
@@ -29,8 +29,6 @@ from orchestrations.platform.waiting import (
 )
 from orchestrations.training.run_progress import RunProgress
 
-# The instance has ended by then, and can be started again.
-HAND_OVER_SECONDS = 60.0
 Ended = Answer | CancelRequest | str
 """People's answer, the cancellation of the run, or the run that has claimed a newer dataset."""
 
@@ -43,8 +41,8 @@ def wait_for_approval(
     1. Write the question, alert operators and notify; then read its answer.
     2. Without an answer: end if the run is to be cancelled, or if a newer dataset was claimed. The
        question is void then, unless a person is faster.
-    3. At first: end, and go on as an instance of its own: a landing that waits for this one is then
-       free, and new data does not wait for people.
+    3. At first: end, and go on as an instance of its own (`RunProgress.hand_over`): new data
+       does not wait for people then.
     4. Wait for an event, or a growing timer, and read the answer again. At the deadline, silence is
        recorded as the answer.
 
@@ -65,7 +63,9 @@ def wait_for_approval(
             if ended is not None:
                 run.update(approval=None, reason=None)
                 return ended
-            if not judgement.handed_over and (yield from _hand_over(run, judgement)):
+            # Also without a landing: no exported history tells whether there is one.
+            own = judgement.model_copy(update={"handed_over": True})
+            if not judgement.handed_over and (yield from run.hand_over(_further(run, own))):
                 return None
             delay = min(delay, max(settled.deadline - now, delay / 2))
         yield from timer.wait(now + delay)
@@ -79,21 +79,6 @@ def _further(run: RunProgress, judgement: Judgement) -> RunRequest:
     """The request with which the run goes on to wait."""
     judgement = judgement.model_copy(update={"status": run.status})
     return run.request.model_copy(update={"judgement": judgement})
-
-
-def _hand_over(run: RunProgress, judgement: Judgement) -> Generator[Any, Any, bool]:
-    """Go on as an instance of its own, as a run that waits for nodes does; False: not now.
-
-    Also without a landing: what a run does cannot depend on that, since no exported history tells.
-    """
-    judgement = judgement.model_copy(update={"handed_over": True})
-    again = ScheduleRetry(request=_further(run, judgement), delay_seconds=HAND_OVER_SECONDS)
-    try:
-        yield from call(run.context, again)
-    except LandfallError as error:  # the landing waits until the next poll
-        run.log.warning("%s: cannot be handed over yet: %s", run.id, error)
-        return False
-    return True
 
 
 def _look(run: RunProgress, rule: Approval, judgement: Judgement, name: str) -> Step[Settled]:

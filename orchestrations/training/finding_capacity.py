@@ -14,7 +14,7 @@ from orchestrations.contracts.capacity import (
     RequestNodes,
     ReturnNodes,
 )
-from orchestrations.contracts.runs import CancelRequest, ScheduleRetry
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.contracts.training import AwaitingNodes, Capacity, EnsureCapacity, RunInput
 from orchestrations.errors import DeadlineExceeded, LandfallError, QuotaExceeded, TransientError
 from orchestrations.platform.activities import Step, call
@@ -45,9 +45,8 @@ def find_capacity(
     3. If not admitted: show why, and wait for the external event `wake_up`, which follows when
        nodes are returned, or for a minute, then for growing delays. After `NODES_GENERATION` or
        `POLLS_PER_GENERATION` turns, return None: the run continues as new. If a landing waits for
-       this instance, it ends instead, so that the landing is free for new data, and is started
-       again by a message on the queue `retries` with the same id and place. (A landing cannot
-       leave it behind: an orchestration with an open sub-orchestration does not end.)
+       this instance, it ends instead, and goes on as an instance of its own with the same place
+       (`RunProgress.hand_over`).
 
     `wake_up` may be lost, and nobody raises it for a raised budget or quota: the next turn reads
     them.
@@ -127,13 +126,8 @@ def return_nodes(run: RunProgress) -> Generator[Any, Any, None]:
 
 def _renew(run: RunProgress, awaiting: AwaitingNodes) -> Generator[Any, Any, None]:
     """Begin a new generation; if a landing waits for this one, as an instance of its own."""
-    if run.context.parent_instance_id:
-        delay = FIRST_NODES_DELAY.total_seconds()
-        again = ScheduleRetry(request=run.request, delay_seconds=delay)
-        # If it cannot be scheduled, the landing waits for another generation.
-        with contextlib.suppress(LandfallError):
-            yield from call(run.context, again)
-            return
+    if run.context.parent_instance_id and (yield from run.hand_over(run.request)):
+        return
     awaiting = awaiting.model_copy(update={"reason": run.status.reason, "checked": False})
     run.context.continue_as_new(RunInput(request=run.request, awaiting=awaiting).to_dict())
 

@@ -19,7 +19,9 @@ from orchestrations.contracts.run_states import (
     follow,
 )
 from orchestrations.contracts.runs import (
+    RunRequest,
     RunStatus,
+    ScheduleRetry,
     fit_status,
 )
 from orchestrations.contracts.training import (
@@ -45,6 +47,9 @@ from orchestrations.platform.waiting import (
     check_deadline,
     poll_delay,
 )
+
+# The instance has ended by then, and can be started again.
+HAND_OVER_SECONDS = 60.0
 
 
 class RunProgress:
@@ -136,6 +141,20 @@ class RunProgress:
         record, step = Pending(self.context, self._recording()), Pending(self.context, request)
         yield from wait_for_all(self.context, record, step)
         return (yield from step.result())
+
+    def hand_over(self, request: RunRequest) -> Generator[Any, Any, bool]:
+        """Let the run go on with a request as an instance of its own; False: not now.
+
+        A landing that waits for this instance is free then. (It cannot leave it behind: an
+        orchestration with an open sub-orchestration does not end.)
+        """
+        again = ScheduleRetry(request=request, delay_seconds=HAND_OVER_SECONDS)
+        try:
+            yield from call(self.context, again)
+        except LandfallError as error:  # the landing waits until the next try
+            self.log.warning("%s: cannot be handed over yet: %s", self.id, error)
+            return False
+        return True
 
     def notify(self) -> Step[Done]:
         """Put the last transition's notification into the outbox."""

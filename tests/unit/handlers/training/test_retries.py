@@ -7,6 +7,7 @@ import pytest
 
 from handlers.platform.clients import Clients
 from handlers.platform.run_records import end_cancellation, request_cancel
+from handlers.platform.service_bus import SENT_AGAIN
 from handlers.platform.settings import Settings
 from handlers.training import retries
 from handlers.training.retries import (
@@ -32,6 +33,12 @@ def test_a_request_survives_the_queue() -> None:
     message = retry_message(run_request(2))
     assert message.message_id == RUN
     assert parse_retry(message.body.encode()) == run_request(2)
+
+
+def test_the_message_of_a_run_that_was_handed_over_is_sent_again() -> None:
+    """Only a run that its landing did not wait for has a message of its first attempt."""
+    assert retry_message(run_request(1)).properties[SENT_AGAIN] == "true"
+    assert SENT_AGAIN not in retry_message(run_request(2)).properties
 
 
 @pytest.mark.parametrize(
