@@ -41,6 +41,7 @@ from orchestrations.rollout.decisions import (
 )
 from orchestrations.rollout.generation import ContinuesAsNew, RolloutGeneration
 
+FIRST_PROVISIONING_POLL = timedelta(seconds=2)
 PROVISIONING_POLL = timedelta(seconds=10)
 # An image is built and nodes are allocated in 10 to 20 minutes.
 PROVISIONING_LIMIT = timedelta(hours=1)
@@ -172,11 +173,12 @@ def _deploying(run: RolloutGeneration) -> Delay:
         return None
     if found.state == "failed":
         raise DeploymentRejected(found.message or "the deployment could not be provisioned")
-    if run.since(run.first_seen()) > PROVISIONING_LIMIT:
+    waited = run.since(run.first_seen())
+    if waited > PROVISIONING_LIMIT:
         raise DeadlineExceeded(
             f"deployment {run.deployment} was not provisioned within {PROVISIONING_LIMIT}"
         )
-    return PROVISIONING_POLL
+    return min(growing_delay(waited, FIRST_PROVISIONING_POLL), PROVISIONING_POLL)
 
 
 def _testing(run: RolloutGeneration) -> Delay:

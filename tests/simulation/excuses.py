@@ -11,6 +11,8 @@ from tests.simulation.story import CallFault, Service
 FAULT_SECONDS = 200.0
 OF_JOBS: tuple[Service, ...] = ("azure_ml", "blobs", "task_hub")
 """Without these, no job is supervised."""
+OUTBOX: Service = "service_bus"
+"""The service that the outbox is sent to."""
 
 
 def excused(
@@ -19,6 +21,16 @@ def excused(
     """Seconds between two moments without a host, or without one of the services."""
     faults = sum(isinstance(item, CallFault) for item in evidence.world.story.items)
     return away(evidence, began, ended, services) + faults * FAULT_SECONDS
+
+
+def sent_later(evidence: Evidence, began: float, ended: float) -> float:
+    """Seconds until a round of reconciliation sends what could not be sent between two moments."""
+    faults = (
+        isinstance(it, CallFault) and it.service == OUTBOX for it in evidence.world.story.items
+    )
+    if any(faults) or away(evidence, began, ended, (OUTBOX,)) > 0:
+        return 2 * evidence.world.story.reconcile_every
+    return 0.0
 
 
 def away(evidence: Evidence, began: float, ended: float, services: Sequence[Service]) -> float:

@@ -18,7 +18,7 @@ from orchestrations.names import (
     request_instance,
 )
 from tests.simulation.evidence import Evidence, input_of
-from tests.simulation.excuses import away, excused
+from tests.simulation.excuses import away, excused, sent_later
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
@@ -200,9 +200,7 @@ def failed_checks_hold_and_alert(evidence: Evidence) -> Iterator[str]:
         landing = landing_instance(request.pipeline.name, request.dataset.partition)
         ended = (run.instance.last_updated_at - START).total_seconds()
         told = alerted.get(landing, evidence.world.scheduler.time())
-        # What could not be sent at once is sent by a round of reconciliation.
-        was_away = away(evidence, ended, told, SERVICES_OF_ALERTS) > 0
-        due = HOUR + was_away * 2 * evidence.world.story.reconcile_every
+        due = HOUR + sent_later(evidence, ended, told)
         is_late = told - ended > due + excused(evidence, ended, told, SERVICES_OF_ALERTS)
         if run.state == "held" and (run.id not in failed or is_late):
             yield f"{run.id} is held: failed {run.id in failed}, alert at {told:.0f} s"
