@@ -24,6 +24,7 @@ from tests.simulation.scheduler import START
 from tests.simulation.story import (
     HOUR,
     CallFault,
+    Refuse,
     Release,
     ReleaseAfter,
     RemovePipeline,
@@ -323,8 +324,8 @@ def what_is_released_is_landed_again(evidence: Evidence) -> Iterator[str]:
     """A release opens a landing: the next round of reconciliation makes up for one that did not."""
     overdue = _landings_told(evidence, "landing-overdue")
     items = evidence.world.story.items
-    removed = sum(item.seconds for item in items if isinstance(item, RemovePipeline))
-    due = evidence.world.story.reconcile_every + LANDED_AFTER_SECONDS + removed
+    gone = sum(item.seconds for item in items if isinstance(item, RemovePipeline | Refuse))
+    due = evidence.world.story.reconcile_every + LANDED_AFTER_SECONDS + gone
     pipeline = evidence.world.pipeline.name
     for version in {it.dataset.version for it in evidence.batches}:
         released_at = evidence.written_at(f"released/{pipeline}/{version}.json")
