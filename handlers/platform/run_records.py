@@ -137,14 +137,12 @@ def with_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
     price = None if queues is None else queues.price(compute.size, compute.priority)
     if queues is None or price is None:
         return record
-    hours = node_hours(record)
     cost = RunCost(
         queue=None,
         flavor=price.size,
         nodes=compute.nodes,
-        node_seconds=hours * 3600,
+        node_seconds=node_hours(record) * 3600,
         price_per_node_hour=price.price_per_node_hour,
-        amount=hours * price.price_per_node_hour,
         currency=queues.currency,
     )
     return record.model_copy(update={"cost": cost})
