@@ -17,7 +17,7 @@ import yaml
 
 from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.model_documents import ModelCard, ModelDetail
-from handlers.operate.api.model_effort import UNKNOWN, of_rollout, of_run, together
+from handlers.operate.api.model_effort import UNKNOWN, emissions, of_rollout, of_run, together
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
@@ -234,6 +234,8 @@ def _effort(facts: Facts) -> Iterator[str]:
         if uses:
             yield ""
             yield f"Together {together(uses, kind, what)}."
+    yield ""
+    yield from _facts(emissions((*runs, *rollouts), facts.queues))
 
 
 def _service(facts: Facts) -> Iterator[str]:
@@ -262,7 +264,7 @@ def _decisions(actions: Sequence[Action]) -> Iterator[str]:
 
 def _facts(found: Mapping[str, str | None]) -> Iterator[str]:
     known = {name: value for name, value in found.items() if value is not None}
-    return (f"- {name}: {_text(value)}" for name, value in known.items())
+    return (f"- {_text(name)}: {_text(value)}" for name, value in known.items())
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -1,8 +1,13 @@
-"""What it took to get a model version: nodes of its runs and rollouts, and their cost. Pure."""
+"""What it took to get a model version: its runs' and rollouts' nodes, cost and energy. Pure.
+
+Energy and carbon are estimates, after Lacoste et al., Quantifying the Carbon Emissions of Machine
+Learning, https://arxiv.org/abs/1910.09700. `queues.yml` has the numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,6 +19,10 @@ from orchestrations.contracts.runs import RunCost
 from orchestrations.contracts.training import RunRecord, UsedCompute
 
 UNKNOWN = "not known"
+FORMULA = (
+    "node-hours x watts x power usage effectiveness, x g CO2e per kWh, after Lacoste et al., "
+    "Quantifying the Carbon Emissions of Machine Learning, https://arxiv.org/abs/1910.09700"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +72,20 @@ def of_rollout(
     queues: Queues,
 ) -> Use:
     """The nodes of a rollout's trial, by the size and number that `pipeline.yml` has now."""
-    compute, hours, why = None, None, "no begin or no end is recorded"
+    compute, hours, cost, why = None, None, None, "no begin or no end is recorded"
     if not isinstance(deploy, OnlineDeploy):
         why = "pipeline.yml has no deploy.instance_type"
     elif trial is not None:
         size, nodes = deploy.instance_type, deploy.instance_count
         compute = UsedCompute(cluster="", size=size, priority="dedicated", nodes=nodes)
         hours, why = nodes * trial.total_seconds() / 3600, f"{nodes} x {size}, test and bake"
+        cost = cost_by_size(queues, compute, hours)
     return Use(
         id=asked.id,
         state=end or (asked.state if trial is None else "live"),
         compute=compute,
         hours=hours,
-        cost=cost_by_size(queues, compute, hours) if compute and hours is not None else None,
+        cost=cost,
         why=why,
     )
 
@@ -91,5 +101,35 @@ def together(uses: Sequence[Use], kind: str, what: str) -> str:
     return f"{told}, {amount:.2f} {costs[-1].currency}{_part(costs, hours, kind)}"
 
 
-def _part(known: Sequence[object], of: Sequence[object], kind: str) -> str:
+def _part(known: Sized, of: Sized, kind: str) -> str:
     return "" if len(known) == len(of) else f" for {len(known)} of {len(of)} {kind}"
+
+
+def emissions(uses: Iterable[Use], queues: Queues) -> dict[str, str]:
+    """Energy by VM size, and carbon: each is computed, or says what `queues.yml` lacks for it."""
+    hours: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for use in uses:
+        if use.compute is not None and use.hours:
+            hours[use.compute.size, use.compute.priority] += use.hours
+    told: dict[str, str] = {}
+    kwh: list[float] = []
+    effectiveness, grams = queues.power_usage_effectiveness, queues.grams_co2e_per_kwh
+    for (size, priority), spent in sorted(hours.items()):
+        name, price = f"{size} ({priority})", queues.price(size, priority)
+        watts = price and price.watts
+        if watts is None or effectiveness is None:
+            lacks = f"watts of {name}" if watts is None else "power_usage_effectiveness"
+            told[f"energy of {name}"] = f"{UNKNOWN}: queues.yml gives no {lacks}"
+        else:
+            kwh.append(spent * watts * effectiveness / 1000)
+            factors = f"{spent:.2f} node-hours x {watts:g} W x {effectiveness:g}"
+            told[f"energy of {name}"] = f"{factors} = {kwh[-1]:,.3f} kWh"
+    energy, part = sum(kwh), _part(kwh, hours, "VM sizes")
+    if grams is None:
+        told["carbon"] = f"{UNKNOWN}: queues.yml gives no grams_co2e_per_kwh"
+    elif not kwh:
+        told["carbon"] = f"{UNKNOWN}: no energy is known"
+    else:
+        carbon = f"{energy:,.3f} kWh x {grams:g} g CO2e per kWh = {energy * grams:,.0f} g CO2e"
+        told["carbon"] = carbon + part
+    return {**told, "formula": FORMULA}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
 
 from handlers.operate.api.actions import Action
 from handlers.operate.api.model_card import Facts, tell
@@ -172,6 +175,61 @@ def test_a_card_tells_what_its_rollouts_took() -> None:
     unpriced = tell(facts(rollouts=rollouts[:1], queues=Queues()))
     assert "No run of this dataset version is recorded." in unpriced
     assert "Together 1.00 node-hours of test and bake; no price is known." in unpriced
+
+
+POWER: dict[str, Any] = {
+    "power_usage_effectiveness": 1.2,
+    "grams_co2e_per_kwh": 350,
+    "prices": [
+        {"size": "Standard_NC6s_v3", "price_per_node_hour": 3, "watts": 400},
+        {"size": "Standard_DS3_v2", "price_per_node_hour": 2, "watts": 100},
+    ],
+}
+
+
+def test_energy_and_carbon_count_what_lost_or_failed_and_name_their_numbers() -> None:
+    ran = (run(1, "failed"), run(2, "not_promoted"), run(3, "succeeded"))
+    rollouts = [trial(2, "finished", 1), trial(1, "rolled_back", 1.5)]
+    told = tell(facts(*ran, rollouts=rollouts, queues=Queues.model_validate(POWER)))
+    for line in (
+        "- energy of Standard_DS3_v2 (dedicated): 5.00 node-hours x 100 W x 1.2 = 0.600 kWh",
+        "- energy of Standard_NC6s_v3 (dedicated): 6.00 node-hours x 400 W x 1.2 = 2.880 kWh",
+        "- carbon: 3.480 kWh x 350 g CO2e per kWh = 1,218 g CO2e",
+    ):
+        assert line in told.replace("\\", "").splitlines(), (line, told)
+    assert "https://arxiv.org/abs/1910.09700" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            {"prices": POWER["prices"][1:]},
+            (
+                ": not known: queues.yml gives no watts of Standard_NC6s_v3 (dedicated)",
+                "carbon: 0.240 kWh x 350 g CO2e per kWh = 84 g CO2e for 1 of 2 VM sizes",
+            ),
+        ),
+        (
+            {"power_usage_effectiveness": None},
+            (
+                "not known: queues.yml gives no power_usage_effectiveness",
+                "carbon: not known: no energy is known",
+            ),
+        ),
+        (
+            {"grams_co2e_per_kwh": None},
+            ("= 0.960 kWh", "carbon: not known: queues.yml gives no grams_co2e_per_kwh"),
+        ),
+    ],
+)
+def test_energy_and_carbon_say_what_is_not_configured(
+    changes: dict[str, Any], lines: tuple[str, ...]
+) -> None:
+    queues = Queues.model_validate({**POWER, **changes})
+    told = tell(facts(run(1, "failed"), rollouts=[trial(1, "failed", 1)], queues=queues))
+    for line in lines:
+        assert line in told.replace("\\", ""), (line, told)
 
 
 def test_texts_of_people_are_no_markup() -> None:
