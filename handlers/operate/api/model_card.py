@@ -226,10 +226,8 @@ def _effort(facts: Facts) -> Iterator[str]:
     if not runs:
         yield "No run of this dataset version is recorded."
         yield ""
-    yield from _table(
-        ("run or rollout", "state", "node-hours", "cost", "why"),
-        [(it.id, it.state, it.told_hours, it.told_cost, it.why) for it in (*runs, *rollouts)],
-    )
+    columns = ("run or rollout", "state", "node-hours", "cost", "why")
+    yield from _table(columns, [use.row for use in (*runs, *rollouts)])
     for uses, kind, what in ((runs, "runs", "training"), (rollouts, "rollouts", "test and bake")):
         if uses:
             yield ""

@@ -39,16 +39,12 @@ class Use:
     """Why it ended so, or why its hours are not known."""
 
     @property
-    def told_hours(self) -> str:
-        """The node-hours for people."""
-        return UNKNOWN if self.hours is None else f"{self.hours:.2f}"
-
-    @property
-    def told_cost(self) -> str:
-        """The cost for people."""
-        if self.cost is None:
-            return UNKNOWN if self.hours is None else "no price"
-        return f"{self.cost.amount:.2f} {self.cost.currency}"
+    def row(self) -> tuple[str, ...]:
+        """Id, state, node-hours, cost and why, for people."""
+        hours, cost = (UNKNOWN,) * 2 if self.hours is None else (f"{self.hours:.2f}", "no price")
+        if self.cost is not None:
+            cost = f"{self.cost.amount:.2f} {self.cost.currency}"
+        return self.id, self.state, hours, cost, self.why
 
 
 def of_run(record: RunRecord) -> Use:

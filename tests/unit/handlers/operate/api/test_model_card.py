@@ -201,35 +201,19 @@ def test_energy_and_carbon_count_what_lost_or_failed_and_name_their_numbers() ->
 
 
 @pytest.mark.parametrize(
-    ("changes", "lines"),
+    ("changes", "words"),
     [
-        (
-            {"prices": POWER["prices"][1:]},
-            (
-                ": not known: queues.yml gives no watts of Standard_NC6s_v3 (dedicated)",
-                "carbon: 0.240 kWh x 350 g CO2e per kWh = 84 g CO2e for 1 of 2 VM sizes",
-            ),
-        ),
-        (
-            {"power_usage_effectiveness": None},
-            (
-                "not known: queues.yml gives no power_usage_effectiveness",
-                "carbon: not known: no energy is known",
-            ),
-        ),
-        (
-            {"grams_co2e_per_kwh": None},
-            ("= 0.960 kWh", "carbon: not known: queues.yml gives no grams_co2e_per_kwh"),
-        ),
+        ({"prices": []}, "queues.yml gives no watts of Standard_NC6s_v3 (dedicated)"),
+        ({"prices": []}, "carbon: not known: no energy is known"),
+        ({"prices": POWER["prices"][1:]}, "= 84 g CO2e for 1 of 2 VM sizes"),
+        ({"power_usage_effectiveness": None}, "queues.yml gives no power_usage_effectiveness"),
+        ({"grams_co2e_per_kwh": None}, "carbon: not known: queues.yml gives no grams_co2e_per_kwh"),
     ],
 )
-def test_energy_and_carbon_say_what_is_not_configured(
-    changes: dict[str, Any], lines: tuple[str, ...]
-) -> None:
+def test_energy_and_carbon_say_what_is_not_configured(changes: dict[str, Any], words: str) -> None:
     queues = Queues.model_validate({**POWER, **changes})
     told = tell(facts(run(1, "failed"), rollouts=[trial(1, "failed", 1)], queues=queues))
-    for line in lines:
-        assert line in told.replace("\\", ""), (line, told)
+    assert words in told.replace("\\", "")
 
 
 def test_texts_of_people_are_no_markup() -> None:

@@ -377,11 +377,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("name: speech", "name: vision", "'vision' is twice among the queues"),
         (QUEUES, f"power_usage_effectiveness: 0.9\n{QUEUES}", r":1: power_usage.*\(value: 0.9\)"),
         (QUEUES, f"grams_co2e_per_kwh: -1\n{QUEUES}", r":1: grams_co2e_per_kwh: .*\(value: -1\)"),
-        (
-            QUEUES,
-            "prices:\n- {size: A, price_per_node_hour: 1, watts: 0}\n",
-            r":2: prices.0.watts: .*\(value: 0\)",
-        ),
+        (QUEUES, "prices: [{size: A, watts: 0}]", r":1: prices.0.watts: .*\(value: 0\)"),
         (QUEUES, "[", "no valid YAML"),
         (QUEUES, "- a list", r":1: it is a mapping"),
     ],
