@@ -171,24 +171,26 @@ def publish_notification(clients: Clients, request: PublishNotification) -> Done
     If the process dies on the way, the activity is repeated and sends messages with the same ids,
     which the queue drops.
     """
-    _trace_rollout(clients, request.notification)
+    _record_rollout(clients, request.notification)
     found = deliveries(request.pipeline, request.notification)
     if found:
         send_in_background(clients, NOTIFICATIONS, *(each.to_message() for each in found))
     return Done()
 
 
-def _trace_rollout(clients: Clients, notification: Notification) -> None:
-    """Send the spans of a rollout when it is live or over, the times of its notifications."""
+def _record_rollout(clients: Clients, notification: Notification) -> None:
+    """Record when a rollout deploys and is live. Send its spans when it is live or over.
+
+    The times are those of its notifications.
+    """
     status = notification.status
+    if not isinstance(status, RolloutStatus):
+        return
+    if notification.kind in ("deploying", "deployed"):
+        record_step(clients, status.id, status.state, status.since)
     is_traced = clients.telemetry.is_on and notification.traceparent is not None
-    if not is_traced or not isinstance(status, RolloutStatus):
+    if not is_traced or notification.kind in ("deploying", "awaiting_approval"):
         return
-    if notification.kind == "deploying":
-        record_step(clients, status.id, "deploying", status.since)
-        return
-    if notification.kind == "deployed":
-        record_step(clients, status.id, status.steps, status.since)
     began_at = asked_at(clients, status.id)
     if began_at is not None:
         clients.telemetry.send(

@@ -1,4 +1,4 @@
-"""The records of rollouts: their index, and when each step began.
+"""The records of rollouts: their index, when each step began, and how they ended.
 
 The index has an empty blob for each rollout, with the list's entry in its metadata. Its name is
 `rollout-index/<time>_<rollout>`; the time counts down, so listings are newest first.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from handlers.platform import record_store
 from handlers.platform.clients import Clients
@@ -81,12 +81,12 @@ def _outcome(rollout: str) -> str:
 
 
 def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:
-    """Record the start of a step, if traces are sent.
+    """Record the start of a step.
 
-    `step` is `deploying`, `testing`, or an index in `deploy.steps`.
+    `step` is `deploying`, `testing`, an index in `deploy.steps`, or `live`.
     """
     name = f"{_folder(rollout)}{step}.json"
-    if clients.telemetry.is_on and name not in clients.rollout_steps:
+    if name not in clients.rollout_steps:
         record_store.create(clients.records, name, began_at.isoformat())
         clients.rollout_steps.add(name)
 
@@ -100,6 +100,21 @@ def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:
         )
         for name in clients.records.list_blob_names(name_starts_with=folder)
     }
+
+
+def trial_time(clients: Clients, rollout: str) -> timedelta | None:
+    """The time from the creation of its deployment until it was live or ended, if both are known.
+
+    The end of a rollout that was never live is when its outcome was recorded.
+    """
+    steps = read_steps(clients, rollout)
+    began_at, ended_at = steps.get("deploying"), steps.get("live")
+    if ended_at is None and recorded_end(clients, rollout) not in (None, "finished"):
+        for outcome in clients.records.list_blobs(name_starts_with=_outcome(rollout)):
+            ended_at = outcome.last_modified
+    if began_at is None or ended_at is None:
+        return None
+    return max(ended_at - began_at, timedelta())  # the clocks of two services can differ
 
 
 def _folder(rollout: str) -> str:

@@ -21,11 +21,12 @@ from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.instances import run_status
 from handlers.platform.run_index import index_run, runs_of_training
 from handlers.platform.spans import of_run
+from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import ClaimedRun
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, order_of
 from orchestrations.contracts.runs import CancelRequest, RunCost, RunStatus
-from orchestrations.contracts.training import RecordRun, RunRecord, RunStep
+from orchestrations.contracts.training import RecordRun, RunRecord, RunStep, UsedCompute
 from orchestrations.errors import InvalidQueues
 from orchestrations.names import results_record
 
@@ -134,20 +135,21 @@ def with_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
     queues = None
     with contextlib.suppress(InvalidQueues):  # the app's start reports it
         queues = load_queues(pipelines_folder)
-    price = None if queues is None else queues.price(compute.size, compute.priority)
-    if queues is None or price is None:
-        return record
-    hours = node_hours(record)
-    cost = RunCost(
+    cost = cost_by_size(queues or Queues(), compute, node_hours(record))
+    return record.model_copy(update={"cost": cost})
+
+
+def cost_by_size(queues: Queues, compute: UsedCompute, hours: float) -> RunCost | None:
+    """The cost of node-hours in no queue; None if `queues.yml` has no price of the size. Pure."""
+    price = queues.price(compute.size, compute.priority)
+    return price and RunCost(
         queue=None,
         flavor=price.size,
         nodes=compute.nodes,
         node_seconds=hours * 3600,
         price_per_node_hour=price.price_per_node_hour,
-        amount=hours * price.price_per_node_hour,
         currency=queues.currency,
     )
-    return record.model_copy(update={"cost": cost})
 
 
 def node_hours(record: RunRecord) -> float:

@@ -193,8 +193,8 @@ def of_rollout(
         run: header of the run's span; without one the rollout is not traced.
         began_at: when the rollout was requested.
         ended_at: when people are notified of the end.
-        steps: step → its start. A step is `deploying`, `testing`, or its index in `deploy.steps`;
-            the index after the last one is the time in which the model is live.
+        steps: step → its start. A step is `deploying`, `testing`, its index in `deploy.steps`, or
+            `live`.
     """
     parent = TraceContext.parse(run)
     if parent is None:
@@ -224,24 +224,21 @@ def of_rollout(
 def _steps_of_rollout(
     status: RolloutStatus, rollout: Span, steps: Mapping[str, datetime]
 ) -> Iterator[Span]:
-    live = str(status.steps)
     shown = [("waiting", rollout.began_at)]
     shown += sorted(
-        ((name, at) for name, at in steps.items() if name != live), key=lambda step: step[1]
+        ((name, at) for name, at in steps.items() if name != "live"), key=lambda step: step[1]
     )
-    if live in steps and rule_of_rollout(status.state).phase != "live":
-        shown = [(live, steps[live])]  # the other steps are below the first span
+    if "live" in steps and rule_of_rollout(status.state).phase != "live":
+        shown = [("live", steps["live"])]  # the other steps are below the first span
     ends = [*(at for _, at in shown[1:]), rollout.ended_at]
     for (name, began_at), ended_at in zip(shown, ends, strict=True):
         attributes: dict[str, str | int] = {"landfall.rollout.id": status.id}
-        shown_as = "live" if name == live else name
-        if shown_as.isdecimal():
+        if name.isdecimal():
             attributes["landfall.rollout.step"] = int(name) + 1
-            shown_as = "baking"
         yield Span(
             context=rollout.context.child("step", name),
             parent=rollout.context,
-            name=shown_as,
+            name="baking" if name.isdecimal() else name,
             began_at=began_at,
             ended_at=max(began_at, ended_at),  # clocks of two machines can differ
             attributes=attributes,

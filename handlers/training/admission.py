@@ -38,7 +38,6 @@ from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.capacity import (
     Admission,
     Admitted,
-    AdmittedRun,
     NodesReturned,
     NodesWanted,
     RequestNodes,
@@ -315,7 +314,14 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
     if state is not None and state not in ENDED:
         return NodesReturned(returned=False)
     seconds = 0.0 if state is None else job_seconds(clients, request.run)
-    cost = _cost(entry, seconds, queues.currency)
+    cost = RunCost(
+        queue=entry.queue,
+        flavor=entry.flavor,
+        nodes=entry.nodes,
+        node_seconds=entry.nodes * seconds,
+        price_per_node_hour=entry.price_per_node_hour,
+        currency=queues.currency,
+    )
     known = read_run_record(clients, request.run)
     if known is not None:
         add_to_record(clients, known.model_copy(update={"cost": cost}))
@@ -341,16 +347,3 @@ def _evictions(record: RunRecord | None) -> list[datetime]:
         for step, later in pairwise(steps)
         if (step.state, later.state) == ("running", "queued")
     ]
-
-
-def _cost(entry: AdmittedRun, seconds: float, currency: str) -> RunCost:
-    node_seconds = entry.nodes * seconds
-    return RunCost(
-        queue=entry.queue,
-        flavor=entry.flavor,
-        nodes=entry.nodes,
-        node_seconds=node_seconds,
-        price_per_node_hour=entry.price_per_node_hour,
-        amount=accounts.price_of(node_seconds, entry.price_per_node_hour),
-        currency=currency,
-    )

@@ -55,11 +55,13 @@ class Queue(Section):
 
 
 class Price(Section):
-    """The price of a VM size, for runs that are in no queue."""
+    """The price of a VM size, for runs that are in no queue, and its power, for all runs."""
 
     size: VmSize
     priority: Priority = "dedicated"
     price_per_node_hour: float = Field(ge=0, le=10_000)
+    watts: float | None = Field(default=None, gt=0, le=100_000, exclude_if=lambda it: it is None)
+    """The power of a node under load."""
 
 
 class Queues(Section):
@@ -72,6 +74,14 @@ class Queues(Section):
     """The currency of prices and budgets."""
     prices_as_of: date | None = None
     """When the prices were looked up; Landfall does not read prices from Azure."""
+    power_usage_effectiveness: float | None = Field(
+        default=None, ge=1, le=10, exclude_if=lambda it: it is None
+    )
+    """The energy of the data center for each unit of energy of its nodes."""
+    grams_co2e_per_kwh: float | None = Field(
+        default=None, ge=0, le=10_000, exclude_if=lambda it: it is None
+    )
+    """The carbon intensity of the data center's electricity."""
     usage_half_life_days: float = Field(default=7.0, gt=0, le=366)
     """After so many days, a queue's borrowed usage counts half."""
     reserve_after_seconds: float = Field(default=600.0, ge=0, le=7 * 86_400)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from orchestrations.configuration.checks import CheckStage, Stage
 from orchestrations.configuration.parameters import Value
@@ -22,8 +22,16 @@ from orchestrations.names import run_id, stage_job, training_name
 STATUS_LIMIT_BYTES = 4_096
 
 
+def price_of(node_seconds: float, price_per_node_hour: float) -> float:
+    """The price of nodes, in the currency of `queues.yml`."""
+    return node_seconds / 3600 * price_per_node_hour
+
+
 class RunCost(Contract):
     """The cost of a run's job: nodes, node-seconds and price."""
+
+    # Answers of the API always have `amount`.
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     queue: str | None
     """None: the run was in no queue, and the price is that of its VM size."""
@@ -34,8 +42,10 @@ class RunCost(Contract):
     """Nodes times the seconds from the job's start to its end: according to Azure ML; without a
     queue, as the run saw them."""
     price_per_node_hour: float
-    amount: float
-    """`node_seconds` / 3600 times `price_per_node_hour`."""
+    amount: float = Field(
+        default_factory=lambda it: price_of(it["node_seconds"], it["price_per_node_hour"])
+    )
+    """Follows from the two fields before it; a recorded one stays."""
     currency: str
 
 

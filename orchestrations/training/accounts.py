@@ -20,7 +20,7 @@ from orchestrations.contracts.capacity import (
     JobLengths,
     Spending,
 )
-from orchestrations.contracts.runs import MonthlyCost, RunCost
+from orchestrations.contracts.runs import MonthlyCost, RunCost, price_of
 
 FIRST_EXPECTATION_SECONDS = 3_600.0
 """The expected duration of a pipeline's first job."""
@@ -83,11 +83,6 @@ def reserved(run: AdmittedRun, now: datetime) -> float:
     """The amount reserved for a run: its expected cost, or more if it takes longer."""
     seconds = max(run.expected_seconds, (now - run.since).total_seconds())
     return price_of(run.nodes * seconds, run.price_per_node_hour)
-
-
-def price_of(node_seconds: float, price_per_node_hour: float) -> float:
-    """The price of nodes, in the currency of `queues.yml`."""
-    return node_seconds / 3600 * price_per_node_hour
 
 
 def settle(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from orchestrations.configuration.queues import Flavor
 from orchestrations.contracts.capacity import Admission, NodesWanted, WaitingRun
+from orchestrations.contracts.runs import price_of
 from orchestrations.training import accounts
 
 
@@ -91,7 +92,7 @@ class Room:
         flavor = self.queues.flavor(option.flavor)
         price = 0.0 if flavor is None else flavor.price_per_node_hour
         seconds = accounts.expected_seconds(self.document, run.pipeline)
-        return accounts.price_of(option.nodes * seconds, price)
+        return price_of(option.nodes * seconds, price)
 
     def is_affordable(self, run: WaitingRun, option: NodesWanted) -> bool:
         """Whether the run's expected cost fits into its queue's budget."""

@@ -10,22 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, get_args
 
 import yaml
 
 from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.model_documents import ModelCard, ModelDetail
+from handlers.operate.api.model_effort import UNKNOWN, emissions, of_rollout, of_run, together
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
-from handlers.platform.rollout_index import list_rollouts, recorded_end
+from handlers.platform.configuration.pipeline_files import load_queues
+from handlers.platform.rollout_index import list_rollouts, recorded_end, trial_time
 from handlers.platform.run_index import runs_of_dataset
-from handlers.platform.run_records import node_hours, read_run_record
+from handlers.platform.run_records import read_run_record
 from handlers.rollout.endpoints import read_traffic
 from orchestrations.configuration.approve import ApprovedStep
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.comparison import Judged, SliceChange
 from orchestrations.contracts.rollouts import EndpointTraffic, RolloutState, RolloutStatus
 from orchestrations.contracts.training import RunRecord
@@ -34,7 +37,6 @@ from orchestrations.names import approval_id
 
 ROLLOUTS_SEARCHED = 500
 ACTIONS_SEARCHED = 1_000
-UNKNOWN = "not known"
 STEPS: tuple[ApprovedStep, ...] = get_args(ApprovedStep)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
@@ -49,8 +51,10 @@ class Facts:
     """On the model's dataset version: what it took to get the model, lost and failed runs too."""
     job: Mapping[str, Any]
     """The job file that its run used; empty if it is not kept any more."""
-    rollouts: Sequence[tuple[RolloutStatus, RolloutState | None]]
-    """Those of this version, newest first, each with its recorded end."""
+    rollouts: Sequence[tuple[RolloutStatus, RolloutState | None, timedelta | None]]
+    """Those of this version, newest first, each with its recorded end and its trial's time."""
+    queues: Queues
+    """For prices; empty if there is no `queues.yml`."""
     traffic: EndpointTraffic
     actions: Sequence[Action]
     """What people did about this version, newest first."""
@@ -70,7 +74,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         with azure_ml_asked():
             traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
     rollouts = _rollouts(clients, pipeline, version)
-    ids = [each.id for each, _ in rollouts]
+    ids = [each.id for each, _, _ in rollouts]
     asked = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
     about = {
         f"model {model.name}:{version}",
@@ -83,6 +87,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         runs=_runs(clients, pipeline, model.dataset_version),
         job=_job(clients, pipeline, model.configuration),
         rollouts=rollouts,
+        queues=load_queues(clients.settings.pipelines_folder) or Queues(),
         traffic=traffic,
         actions=find_actions(clients, about, searched=ACTIONS_SEARCHED),
     )
@@ -107,10 +112,10 @@ def _job(clients: Clients, pipeline: Pipeline, configuration: str | None) -> Map
 
 def _rollouts(
     clients: Clients, pipeline: Pipeline, version: str
-) -> list[tuple[RolloutStatus, RolloutState | None]]:
+) -> list[tuple[RolloutStatus, RolloutState | None, timedelta | None]]:
     page = list_rollouts(clients, pipeline=pipeline.name, after=None, limit=ROLLOUTS_SEARCHED)
     found = [each for each in page.rollouts if each.model.version == version]
-    return [(each, recorded_end(clients, each.id)) for each in found]
+    return [(each, recorded_end(clients, each.id), trial_time(clients, each.id)) for each in found]
 
 
 def tell(facts: Facts) -> str:
@@ -120,7 +125,7 @@ def tell(facts: Facts) -> str:
         "Data": _data(facts),
         "Training": _training(facts),
         "Metrics": _metrics(facts),
-        "What it took": _effort(facts.runs),
+        "What it took": _effort(facts),
         "In service": _service(facts),
         "Who decided": _decisions(facts.actions),
     }
@@ -214,36 +219,21 @@ def _slice(judged: Judged, each: SliceChange) -> tuple[str, ...]:
     return each.name, f"{change:+.3g}{unit}", f"{error:.2g}", f"{each.p:.2g}", samples, each.outcome
 
 
-def _effort(runs: Sequence[RunRecord]) -> Iterator[str]:
-    """Every run on the dataset version; the sum has those that lost or failed, too."""
+def _effort(facts: Facts) -> Iterator[str]:
+    """Every run on the dataset version and every rollout; sums have those that lost or failed."""
+    runs = [of_run(each) for each in facts.runs]
+    rollouts = [of_rollout(*each, facts.pipeline.deploy, facts.queues) for each in facts.rollouts]
     if not runs:
         yield "No run of this dataset version is recorded."
-        return
-    rows = [
-        (
-            each.status.id,
-            each.status.state,
-            f"{node_hours(each):.2f}",
-            _money(each) or "no price",
-            each.status.reason or (each.status.error and each.status.error.message) or "",
-        )
-        for each in runs
-    ]
-    yield from _table(("run", "state", "node-hours", "cost", "why"), rows)
-    costs = [cost for each in runs if (cost := each.known_cost) is not None]
-    hours = sum(map(node_hours, runs))
+        yield ""
+    columns = ("run or rollout", "state", "node-hours", "cost", "why")
+    yield from _table(columns, [use.row for use in (*runs, *rollouts)])
+    for uses, kind, what in ((runs, "runs", "training"), (rollouts, "rollouts", "test and bake")):
+        if uses:
+            yield ""
+            yield f"Together {together(uses, kind, what)}."
     yield ""
-    yield f"Together {hours:.2f} node-hours of training" + (
-        f", {sum(each.amount for each in costs):.2f} {costs[-1].currency}"
-        f"{'' if len(costs) == len(runs) else f' for {len(costs)} of {len(runs)} runs'}."
-        if costs
-        else "; no price is known."
-    )
-
-
-def _money(record: RunRecord) -> str | None:
-    cost = record.known_cost
-    return None if cost is None else f"{cost.amount:.2f} {cost.currency}"
+    yield from _facts(emissions((*runs, *rollouts), facts.queues))
 
 
 def _service(facts: Facts) -> Iterator[str]:
@@ -257,7 +247,7 @@ def _service(facts: Facts) -> Iterator[str]:
         yield ""
         rows = [
             (each.id, each.deployment, end or each.state, _moment(each.since))
-            for each, end in facts.rollouts
+            for each, end, _ in facts.rollouts
         ]
         yield from _table(("rollout", "deployment", "state", "asked for"), rows)
 
@@ -272,7 +262,7 @@ def _decisions(actions: Sequence[Action]) -> Iterator[str]:
 
 def _facts(found: Mapping[str, str | None]) -> Iterator[str]:
     known = {name: value for name, value in found.items() if value is not None}
-    return (f"- {name}: {_text(value)}" for name, value in known.items())
+    return (f"- {_text(name)}: {_text(value)}" for name, value in known.items())
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

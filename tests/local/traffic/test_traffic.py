@@ -107,6 +107,8 @@ async def test_the_command_line_leads_there_and_back(laptop: Laptop) -> None:
         last = done.output.splitlines()[-1]
         assert last.startswith(f"traffic of {LIVE}: 100 % on version {version}, after "), last
         assert await served(laptop) == version
+    card = await laptop.command("models", "card", LIVE, "2")
+    assert card.output.count("test and bake |") == 3, card.output  # the times of all are known
 
 
 @pytest_asyncio.fixture(loop_scope="package")

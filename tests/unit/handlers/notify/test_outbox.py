@@ -33,6 +33,7 @@ SPANS = ["rollout digits", "waiting", "deploying", "baking"]
         ("deployed", "live", UPLOAD.header, SPANS),
         ("superseded", "superseded", UPLOAD.header, SPANS),
         ("deploying", "deploying", UPLOAD.header, []),
+        ("awaiting_approval", "testing", UPLOAD.header, []),
         ("deployed", "live", None, []),
     ],
 )

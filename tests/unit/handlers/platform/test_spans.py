@@ -184,7 +184,7 @@ def test_a_rollout_has_a_span_below_its_runs_which_comes_twice_as_the_same() -> 
 
 def test_a_rollouts_steps_are_spans_below_it_one_after_the_other() -> None:
     run = UPLOAD.child("run", "digits-v-1")
-    names = ["deploying", "testing", "0", "1", "2"]
+    names = ["deploying", "testing", "0", "1", "live"]
     begun = {name: NOW + timedelta(minutes=at) for at, name in enumerate(names, 1)}
 
     def spans(state: RolloutState, *known: str):  # noqa: ANN202 - spans
@@ -212,6 +212,6 @@ def test_a_rollouts_steps_are_spans_below_it_one_after_the_other() -> None:
     # A person rolled the rollout back after it was live.
     back, *steps = spans("rolled_back", *names)
     assert [(step.name, step.began_at, step.error) for step in steps] == [
-        ("live", begun["2"], "rolled_back")
+        ("live", begun["live"], "rolled_back")
     ]
     assert back.context != rollout.context

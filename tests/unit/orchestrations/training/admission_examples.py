@@ -96,7 +96,6 @@ class Cluster:
             nodes=run.nodes,
             node_seconds=seconds,
             price_per_node_hour=run.price_per_node_hour,
-            amount=accounts.price_of(seconds, run.price_per_node_hour),
             currency=self.document.queues.currency,
         )
         self.document = accounts.settle(self.document, run.run, cost)

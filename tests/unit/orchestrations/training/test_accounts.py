@@ -11,7 +11,7 @@ from handlers.platform.settings import APP_FOLDER
 from orchestrations.configuration.queues import Flavor, Price, Queue, Queues
 from orchestrations.configuration.section import Section
 from orchestrations.contracts.capacity import NodesWanted
-from orchestrations.contracts.runs import MonthlyCost, RunCost
+from orchestrations.contracts.runs import MonthlyCost, RunCost, price_of
 from orchestrations.training import accounts
 from tests.unit.orchestrations.training.admission_examples import (
     START,
@@ -52,7 +52,7 @@ def test_costs_are_kept_by_month_queue_and_pipeline() -> None:
     ]
     (digits, _) = cluster.document.costs
     price = QUEUES.flavors[0].price_per_node_hour
-    assert digits.amount == accounts.price_of(10_800, price)
+    assert digits.amount == price_of(10_800, price)
 
 
 def test_the_month_is_that_in_which_the_job_ends_and_two_are_kept() -> None:
@@ -115,7 +115,7 @@ def test_the_example_happens_as_the_page_says() -> None:
     ended = cluster.step()
     assert ended is not None
     assert ended.run == "vision-1"
-    cost = accounts.price_of(2 * 1800, ended.price_per_node_hour)
+    cost = price_of(2 * 1800, ended.price_per_node_hour)
     assert f"2 nodes x 0.5 h x {ended.price_per_node_hour:.2f} = {cost:.2f} USD" in PAGE
     cluster.decide()
     assert cluster.document.admitted[-1].run == "speech-2"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
 
 from handlers.operate.api.actions import Action
 from handlers.operate.api.model_card import Facts, tell
 from handlers.operate.api.model_documents import ModelDataset, ModelDetail
+from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.comparison import Judged, SliceChange
-from orchestrations.contracts.rollouts import EndpointTraffic
+from orchestrations.contracts.rollouts import EndpointTraffic, RolloutState, RolloutStatus
 from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.runs import RunCost
 from orchestrations.contracts.training import RunRecord, RunStep, UsedCompute
+from tests.unit.handlers.platform.test_spans import rollout_status
 from tests.unit.orchestrations.examples import PIPELINE, run_status, with_rules
 
 AT = datetime(2026, 11, 28, 9, 30, tzinfo=UTC)
@@ -20,9 +26,16 @@ DEPLOYED = with_rules(
     deploy={
         "endpoint": "digits",
         "instance_type": "Standard_DS3_v2",
+        "instance_count": 2,
         "smoke_request": "smoke.json",
         "steps": [{"traffic": 100, "bake_minutes": 0}],
     },
+)
+PRICES = Queues.model_validate(
+    {
+        "currency": "EUR",
+        "prices": [{"size": "standard_ds3_v2", "price_per_node_hour": 2}],
+    }
 )
 MODEL = ModelDetail(
     name="digits",
@@ -95,13 +108,27 @@ def run(attempt: int, state: RunState, *, amount: float | None = None) -> RunRec
     )
 
 
-def facts(*runs: RunRecord, actions: tuple[Action, ...] = ()) -> Facts:
+def trial(
+    attempt: int, end: RolloutState | None, hours: float | None
+) -> tuple[RolloutStatus, RolloutState | None, timedelta | None]:
+    """A rollout, how it ended, and how long its deployment was on trial."""
+    asked = rollout_status("waiting").model_copy(update={"id": f"rollout-digits-2-{attempt}"})
+    return asked, end, None if hours is None else timedelta(hours=hours)
+
+
+def facts(
+    *runs: RunRecord,
+    actions: tuple[Action, ...] = (),
+    rollouts: Sequence[tuple[RolloutStatus, RolloutState | None, timedelta | None]] = (),
+    queues: Queues = PRICES,
+) -> Facts:
     return Facts(
         model=MODEL,
         pipeline=DEPLOYED,
         runs=runs,
         job={"command": "python train.py", "environment": "azureml:torch:3"},
-        rollouts=[],
+        rollouts=rollouts,
+        queues=queues,
         traffic=EndpointTraffic(traffic={"model-2": 100}),
         actions=actions,
     )
@@ -132,6 +159,61 @@ def test_a_card_says_what_is_not_known() -> None:
     assert "- compute: not known" in told
     partly = tell(facts(run(1, "failed"), run(2, "succeeded", amount=4.0)))
     assert "4.00 EUR for 1 of 2 runs." in partly
+
+
+def test_a_card_tells_what_its_rollouts_took() -> None:
+    rollouts = [trial(3, None, 0.5), trial(2, "rolled_back", 1.25), trial(1, "failed", None)]
+    told = tell(facts(run(1, "succeeded"), rollouts=rollouts))
+    where = "2 x Standard\\_DS3\\_v2, test and bake"
+    for line in (
+        f"| rollout-digits-2-3 | live | 1.00 | 2.00 EUR | {where} |",
+        f"| rollout-digits-2-2 | rolled\\_back | 2.50 | 5.00 EUR | {where} |",
+        "| rollout-digits-2-1 | failed | not known | not known | no begin or no end is recorded |",
+        "Together 3.50 node-hours of test and bake for 2 of 3 rollouts, 7.00 EUR.",
+    ):
+        assert line in told.splitlines(), (line, told)
+    unpriced = tell(facts(rollouts=rollouts[:1], queues=Queues()))
+    assert "No run of this dataset version is recorded." in unpriced
+    assert "Together 1.00 node-hours of test and bake; no price is known." in unpriced
+
+
+POWER: dict[str, Any] = {
+    "power_usage_effectiveness": 1.2,
+    "grams_co2e_per_kwh": 350,
+    "prices": [
+        {"size": "Standard_NC6s_v3", "price_per_node_hour": 3, "watts": 400},
+        {"size": "Standard_DS3_v2", "price_per_node_hour": 2, "watts": 100},
+    ],
+}
+
+
+def test_energy_and_carbon_count_what_lost_or_failed_and_name_their_numbers() -> None:
+    ran = (run(1, "failed"), run(2, "not_promoted"), run(3, "succeeded"))
+    rollouts = [trial(2, "finished", 1), trial(1, "rolled_back", 1.5)]
+    told = tell(facts(*ran, rollouts=rollouts, queues=Queues.model_validate(POWER)))
+    for line in (
+        "- energy of Standard_DS3_v2 (dedicated): 5.00 node-hours x 100 W x 1.2 = 0.600 kWh",
+        "- energy of Standard_NC6s_v3 (dedicated): 6.00 node-hours x 400 W x 1.2 = 2.880 kWh",
+        "- carbon: 3.480 kWh x 350 g CO2e per kWh = 1,218 g CO2e",
+    ):
+        assert line in told.replace("\\", "").splitlines(), (line, told)
+    assert "https://arxiv.org/abs/1910.09700" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"prices": []}, "queues.yml gives no watts of Standard_NC6s_v3 (dedicated)"),
+        ({"prices": []}, "carbon: not known: no energy is known"),
+        ({"prices": POWER["prices"][1:]}, "= 84 g CO2e for 1 of 2 VM sizes"),
+        ({"power_usage_effectiveness": None}, "queues.yml gives no power_usage_effectiveness"),
+        ({"grams_co2e_per_kwh": None}, "carbon: not known: queues.yml gives no grams_co2e_per_kwh"),
+    ],
+)
+def test_energy_and_carbon_say_what_is_not_configured(changes: dict[str, Any], words: str) -> None:
+    queues = Queues.model_validate({**POWER, **changes})
+    told = tell(facts(run(1, "failed"), rollouts=[trial(1, "failed", 1)], queues=queues))
+    assert words in told.replace("\\", "")
 
 
 def test_texts_of_people_are_no_markup() -> None:
