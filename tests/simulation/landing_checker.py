@@ -224,10 +224,16 @@ def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
         releases = evidence.world.releases
         deployed_at = next(it.at for it in releases if it.digest == request.configuration)
         due = (max(since, deployed_at) - START).total_seconds() + age
-        due += 2 * evidence.world.story.reconcile_every
+        due += 2 * evidence.world.story.reconcile_every + _shut_seconds(evidence)
         at = (batch.dataset.frozen_at - START).total_seconds()
         if at - due > excused(evidence, due - age, max(at, due), SERVICES_OF_ALERTS):
             yield f"{batch.batch} was frozen at {at:.0f} s, and had waited since {since}"
+
+
+def _shut_seconds(evidence: Evidence) -> float:
+    """For how long nothing lands, since the pipeline or its container is not there."""
+    items = evidence.world.story.items
+    return sum(item.seconds for item in items if isinstance(item, RemovePipeline | Refuse))
 
 
 def _batches_with_waits(evidence: Evidence) -> Iterator[tuple[RecordBatch, datetime]]:
@@ -323,9 +329,7 @@ def _reconciled_at(evidence: Evidence, at: float) -> float | None:
 def what_is_released_is_landed_again(evidence: Evidence) -> Iterator[str]:
     """A release opens a landing: the next round of reconciliation makes up for one that did not."""
     overdue = _landings_told(evidence, "landing-overdue")
-    items = evidence.world.story.items
-    gone = sum(item.seconds for item in items if isinstance(item, RemovePipeline | Refuse))
-    due = evidence.world.story.reconcile_every + LANDED_AFTER_SECONDS + gone
+    due = evidence.world.story.reconcile_every + LANDED_AFTER_SECONDS + _shut_seconds(evidence)
     pipeline = evidence.world.pipeline.name
     for version in {it.dataset.version for it in evidence.batches}:
         released_at = evidence.written_at(f"released/{pipeline}/{version}.json")
