@@ -65,15 +65,11 @@ def failing_landings_are_told(evidence: Evidence) -> Iterator[str]:
 def failing_landings_are_shown(evidence: Evidence) -> Iterator[str]:
     """After one round of reconciliation, the API shows that the pipeline needs a person."""
     world = evidence.world
-    landed = [*world.landed]
-    for batch in evidence.batches_of_all:
-        zone = landing_instance(batch.result.pipeline, batch.dataset.partition)
-        landed.append(((batch.dataset.frozen_at - START).total_seconds(), zone))
     for failure in world.failures:
         reconciled_at = _reconciled_at(evidence, failure.at)
         if failure.landing.startswith(REQUEST_PREFIX) or reconciled_at is None:
             continue
-        again = (at for at, landing in landed if landing == failure.landing and at > failure.at)
+        again = (at for at in _landed(evidence, failure.landing) if at > failure.at)
         until = min(again, default=world.scheduler.time())
         for at, states in world.acts.looked:
             state = states.get(pipeline_of_landing(failure.landing))
@@ -297,17 +293,21 @@ def _kind(failure: Failure) -> str:
 def _cause_began(evidence: Evidence, number: int) -> float:
     """When the landing first failed since it last landed."""
     failure = evidence.world.failures[number]
-    landed = [
-        at
-        for at, landing in evidence.world.landed
-        if landing == failure.landing and at < failure.at
-    ]
+    landed = (at for at in _landed(evidence, failure.landing) if at < failure.at)
     since = max(landed, default=0.0)
     return min(
         each.at
         for each in evidence.world.failures
         if each.landing == failure.landing and each.at >= since
     )
+
+
+def _landed(evidence: Evidence, landing: str) -> Iterator[float]:
+    """When the landing ended well, or its batch was frozen: what failed before is over then."""
+    yield from (at for at, ended in evidence.world.landed if ended == landing)
+    for batch in evidence.batches_of_all:
+        if landing_instance(batch.result.pipeline, batch.dataset.partition) == landing:
+            yield (batch.dataset.frozen_at - START).total_seconds()
 
 
 def _reconciled_at(evidence: Evidence, at: float) -> float | None:

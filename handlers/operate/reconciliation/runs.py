@@ -38,6 +38,7 @@ from handlers.platform.instances import (
     last_status,
     parsed,
     run_status,
+    utc,
     wake_up,
 )
 from handlers.platform.run_index import UNFINISHED_STATES, list_runs
@@ -229,10 +230,13 @@ async def complete_record(
     """Write the end of a run into its record, if its instance has ended; return whether it has.
 
     The end of a run whose instance was purged is `now`. A run that waits for nodes, and that no
-    message has started again, is started.
+    message has started again, is started. A run whose instance failed is `mend_run`'s as long as
+    that finds it: an end that is recorded before it is started again would be a second one.
     """
     instance = await starter.get_status(run, show_input=True)
     if is_live(instance):
+        return False
+    if is_broken(instance) and utc(instance.created_time) > now - RUN_AGE_LIMIT:
         return False
     if is_handed_over(instance):
         request = await BACKGROUND.ask(_request_of, clients, instance)
