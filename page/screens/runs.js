@@ -127,15 +127,12 @@ function Log({ title, text }) {
   return html`<h2>${title}</h2><pre ref=${box} class="log tail" tabindex="0" onScroll=${move}>${text}</pre>`;
 }
 
-const USED = [["cpu_percent", "CPU"], ["memory_percent", "memory"], ["gpu_percent", "GPU"], ["gpu_memory_percent", "GPU memory"]];
-
 function RunningLog({ run }) {
   const logs = useResource(`/api/runs/${encodeURIComponent(run)}/logs?lines=200`);
-  const used = (of) => USED.filter(([field]) => of[field] !== null).map(([field, name]) => `${name} ${number(Math.round(of[field]))} %`).join(", ");
+  const used = ({ percent, at }) => `${Object.entries(percent).map(([name, share]) => `${name} ${Math.round(share)} %`).join(", ")} at ${exact(at)}`;
   return html`<${Loaded} of=${logs} what="The log and the utilisation">${(data) => html`
     ${data.text && html`<${Log} title="Log" text=${data.text} />`}
-    <p class="dim">${data.job && html`<span class="mono">${data.job}</span>: ${data.state}${data.file && `, ${data.file}`}. `}
-      ${data.utilisation ? `${used(data.utilisation)} at ${exact(data.utilisation.at)}. ` : data.no_utilisation && `${data.no_utilisation}. `}${data.note}</p>
+    <p class="dim">${[data.job && `Job ${data.job}: ${data.state}`, data.file, data.utilisation ? used(data.utilisation) : data.no_utilisation, data.note].filter(Boolean).join("; ")}</p>
   `}</>`;
 }
 

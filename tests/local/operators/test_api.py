@@ -89,8 +89,7 @@ async def test_the_log_of_a_running_job_is_followed_until_its_end(laptop: Laptop
     path, job = f"/api/runs/{run['id']}/logs", f"job {run['id']}: "
     first = await laptop.until(f"{path}?lines=2", lambda found: found["text"] and found)
     assert (first["state"], first["file"]) == ("running", "user_logs/std_log.txt")
-    assert 0 <= first["utilisation"]["memory_percent"] <= 100
-    assert first["utilisation"]["gpu_percent"] is None
+    assert first["utilisation"]["percent"].keys() == {"CPU", "memory"}
     offset, last = first["next_offset"], steps_of(first["text"])[-1]
     then = await laptop.until(f"{path}?offset={offset}", lambda found: found["text"] and found)
     assert steps_of(then["text"])[0] == last + 1, "only what follows"
@@ -100,19 +99,19 @@ async def test_the_log_of_a_running_job_is_followed_until_its_end(laptop: Laptop
     followed = await following
     assert followed.exit_code == 1, followed.output
     head, *lines = followed.output.splitlines()
-    assert head.startswith(f"{job}running, user_logs/std_log.txt; CPU ")
+    assert head.startswith(f"{job}running; user_logs/std_log.txt; CPU ")
     assert r"\x1b[2J" in lines[0], "as it is, and not obeyed"
     steps = steps_of(followed.output)
     assert steps == [*range(steps[0], steps[-1] + 1)], "each line once"
     assert steps[-1] > last + 10
-    assert f"{job}cancelled, user_logs/std_log.txt" in lines
+    assert f"{job}cancelled; user_logs/std_log.txt" in lines
     assert lines[-1].startswith(f"run {run['id']} is ")
     unknown = await laptop.command("logs", run["id"], "--file", "user_logs/rank_7.txt")
     assert (unknown.exit_code, "it has: user_logs/std_log.txt" in unknown.output) == (4, True)
     (done, *_) = (await laptop.get("/api/runs?pipeline=batches"))[1]["runs"]
     silent = await laptop.command("logs", done["id"], "-f")
     assert silent.exit_code == 0, silent.output
-    assert silent.output.splitlines()[-1] == f"run {done['id']} is succeeded"
+    assert f"run {done['id']} is succeeded" in silent.output
 
 
 def steps_of(text: str) -> list[int]:

@@ -573,7 +573,7 @@ async def test_15_command_what_is_the_running_job_doing(laptop: Laptop) -> None:
     assert shown["text"].splitlines()[-1].startswith("step ")
     assert shown["no_utilisation"] is None
     for_people = await laptop.command("logs", run["id"], "--lines", "1")
-    head = rf"job {run['id']}: running, user_logs/std_log\.txt; CPU \d+ %, memory \d+ %"
+    head = rf"job {run['id']}: running; user_logs/std_log\.txt; CPU \d+ %, memory \d+ %"
     assert re.fullmatch(rf"{head}\nstep \d+\\x1b\[2J\n", for_people.output)
 
 
@@ -582,7 +582,7 @@ async def test_15_page_what_is_the_running_job_doing(laptop: Laptop, page: Page)
     await go(page, "Runs")
     await page.get_by_label("State").select_option("unfinished")
     await row(page, TALKING).get_by_role("link", name=run["id"]).click()
-    told = re.compile(r"running, user_logs/std_log\.txt\. CPU \d+ %, memory \d+ % at")
+    told = re.compile(r"running; user_logs/std_log\.txt; CPU \d+ %, memory \d+ % at")
     await page.get_by_text(told).wait_for()
     log = page.locator("pre.log")
     last = str(await log.text_content()).splitlines()[-1]
