@@ -22,15 +22,9 @@ API_VERSION = "2023-10-01"
 def query_metrics(
     clients: Clients, resource: str, metrics: str, condition: str, *, since: datetime, now: datetime
 ) -> Any:
-    """The averages of each minute.
+    """The averages of each minute, of metrics (separated by commas) that have the same dimensions.
 
-    Args:
-        clients: for the identity and the names of the workspace.
-        resource: the path below the workspace, such as `/onlineEndpoints/shop`; empty: itself.
-        metrics: names, separated by commas.
-        condition: on dimensions that all of these metrics have.
-        since: the begin of the first minute.
-        now: the end of the last minute.
+    `resource` is the path below the workspace; empty: the workspace itself.
 
     Raises:
         AzureError: Azure Monitor refuses, or is not available.

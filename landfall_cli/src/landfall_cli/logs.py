@@ -40,7 +40,7 @@ def logs(
         if is_over or not follow:
             break
         # The default may change: when a check has passed, or another trial begins.
-        job, file = it["job"] or job, it["file"] or file
+        job, file = it["job"] if it["state"] else job, it["file"] or file
         offset, told = it["next_offset"], head
         if not it["more"]:
             time.sleep(POLL_SECONDS)
@@ -52,14 +52,8 @@ def logs(
 
 def _head(it: Mapping[str, Any]) -> str:
     """What is told of the job once, and again when it has changed."""
-    used, job = it["utilisation"], it["job"]
-    known = ", ".join(
-        f"{of} {share:.0f} %" for of, share in (used or {"percent": {}})["percent"].items()
-    )
-    told = (
-        job and f"job {job}: {it['state']}",
-        it["file"],
-        known or it["no_utilisation"],
-        it["note"],
-    )
+    used = it["utilisation"]
+    shares = [f"{of} {share:.0f} %" for of, share in used["percent"].items()] if used else []
+    job = f"job {it['job']}: {it['state']}" if it["state"] else None
+    told = (job, it["file"], ", ".join(shares) or it["no_utilisation"], it["note"])
     return "; ".join(filter(None, told))
