@@ -14,6 +14,7 @@ from azure.core.exceptions import AzureError
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, reason, refused_as_job_rejected
 from handlers.platform.clients import Clients
+from handlers.platform.job_logs import find_log, read_log
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.training import CancelJob, DiagnoseJob, JobDiagnosis, JobState
 from orchestrations.errors import JobRejected, shorten
@@ -44,13 +45,9 @@ logger = logging.getLogger("landfall")
 LOG_LIMIT_LINES = 12
 LOG_LINE_LIMIT_CHARACTERS = 160
 LOG_TAIL_BYTES = 16 * 1024
-LOG_TIMEOUT_SECONDS = 10
 _RANK = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 # As in "rank 1 on node 0 exited with code 3" and "exited with status code 1".
 _EXIT_CODE = re.compile(r"\bexit(?:ed)?(?: with)?(?: status)? code:? (-?\d+)", re.IGNORECASE)
-# A job of several processes has a log for each; a job of one process has one.
-_LOG_OF_RANK = re.compile(r"user_logs/std_log_process_(\d+)\.txt$")
-_ONLY_LOG = "user_logs/std_log.txt"
 
 
 @activity
@@ -84,12 +81,18 @@ def job_seconds(clients: Clients, job: str) -> float:
     Raises:
         azure.core.exceptions.AzureError: the run history cannot be read.
     """
-    # `jobs.get` returns no times; the SDK reads the run history only in `jobs.stream`.
-    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    details = operations.get_run_details(job)
+    details = run_history(clients).get_run_details(job)  # `jobs.get` returns no times
     if details.start_time_utc is None or details.end_time_utc is None:
         return 0.0
     return max(0.0, (_utc(details.end_time_utc) - _utc(details.start_time_utc)).total_seconds())
+
+
+def run_history(clients: Clients) -> Any:
+    """The SDK's operations on the run history: `get_run_details`, `get_run_children`.
+
+    The SDK itself reads it only in `jobs.stream`, which prints logs and waits.
+    """
+    return clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _has_ended(clients: Clients, name: str) -> bool:
@@ -119,8 +122,8 @@ def diagnose_job(clients: Clients, request: DiagnoseJob) -> JobDiagnosis:
     history = _read_history(clients, failed)
     message = message or history.message
     rank = parse_rank(history.message or "")
-    url = find_log(history.log_urls, rank)
-    log = [] if url is None else _read_log(url, failed)
+    name = find_log(history.log_urls, rank)
+    log = [] if name is None else _read_end(history.log_urls[name], failed)
     return JobDiagnosis(
         message=message,
         rank=rank,
@@ -152,14 +155,6 @@ def parse_exit_code(message: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def find_log(urls: Mapping[str, str], rank: int | None) -> str | None:
-    """The URL of a rank's log; for an unknown rank, the only log or the log of rank 0."""
-    by_rank = {
-        int(found[1]): url for name, url in urls.items() if (found := _LOG_OF_RANK.search(name))
-    }
-    return by_rank.get(rank or 0) or urls.get(_ONLY_LOG)
-
-
 def last_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """The last lines that are not blank, each cut to `LOG_LINE_LIMIT_CHARACTERS`."""
     kept = [line.rstrip() for line in lines if line.strip()]
@@ -169,9 +164,8 @@ def last_lines(lines: Sequence[str]) -> tuple[str, ...]:
 def _failed_part(clients: Clients, job: str) -> str:
     """The command job that failed: the job itself, or one of its trials or steps."""
     # Not `jobs.list`: it gets the parent first, which Azure ML refuses for steps of pipelines.
-    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     try:
-        for child in operations.get_run_children(job):
+        for child in run_history(clients).get_run_children(job):
             if child.status == "Failed":
                 return _failed_part(clients, str(child.name))
     except AzureError as error:
@@ -180,10 +174,8 @@ def _failed_part(clients: Clients, job: str) -> str:
 
 
 def _read_history(clients: Clients, job: str) -> _History:
-    # The SDK reads the run history only in `jobs.stream`, which prints logs and waits.
-    operations: Any = clients.ml.jobs._runs_operations  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     try:
-        details = operations.get_run_details(job)
+        details = run_history(clients).get_run_details(job)
     except AzureError as error:
         logger.warning("cannot read why job %s failed: %s", job, reason(error))
         return _History(message=None, log_urls={})
@@ -195,16 +187,11 @@ def _read_history(clients: Clients, job: str) -> _History:
     return _History(message=message, log_urls=details.log_files or {})
 
 
-def _read_log(url: str, job: str) -> Sequence[str]:
-    from azure.storage.blob import BlobClient  # noqa: PLC0415 - see handlers.platform.clients
-
+def _read_end(url: str, job: str) -> Sequence[str]:
     try:
-        with BlobClient.from_blob_url(url, connection_timeout=LOG_TIMEOUT_SECONDS) as blob:
-            size = blob.get_blob_properties().size
-            start = max(size - LOG_TAIL_BYTES, 0)
-            text = blob.download_blob(offset=start).readall() if size else b""
+        content = read_log(url, offset=None, limit_bytes=LOG_TAIL_BYTES).content
     except (AzureError, ValueError) as error:
         # Log only the error's type: its text has the URL with a shared access signature.
         logger.warning("cannot read the log of job %s: %s", job, type(error).__name__)
         return []
-    return text.decode(errors="replace").splitlines()
+    return content.decode(errors="replace").splitlines()

@@ -3,10 +3,6 @@
 An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
 finds the record.
 
-The metrics of an online endpoint are from Azure Monitor, by its REST API: azure-monitor-query
-cannot query one resource's metrics, and azure-mgmt-monitor is 30 MB for one GET.
-https://learn.microsoft.com/rest/api/monitor/metrics/list
-
 Azure ML's data collector appends to blobs
 `modelDataCollector/<endpoint>/<deployment>/<collection>/<time>/…` of the workspace's default
 datastore, also for mirrored requests. Blobs are read newest first, at most `MOST_BYTES` per
@@ -21,14 +17,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from azure.core import PipelineClient
-from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
-from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
-from azure.core.rest import HttpRequest
+from azure.core.exceptions import ResourceNotFoundError
 
 from handlers.notify.outbox import trouble
 from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
+from handlers.platform.azure_monitor import query_metrics
 from handlers.platform.clients import Clients
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.rollout_index import record_step
@@ -56,7 +50,6 @@ from orchestrations.rollout.answer_guards import Measuring, Row, parse_collected
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
-API_VERSION = "2023-10-01"
 REQUESTS = "RequestsPerMinute"
 LATENCY = "RequestLatency_P95"
 # 408 the model was too slow, 424 it failed, 429 it was too busy.
@@ -77,52 +70,21 @@ def read_deployment_metrics(
     The whole minute of that moment is included, since metrics are per minute.
     """
     first = since.astimezone(UTC).replace(second=0, microsecond=0)
-    span = f"{_iso(first)}/{_iso(now)}"
-    of_deployment = f"deployment eq '{deployment}'"
+    resource, of_deployment = f"/onlineEndpoints/{endpoint}", f"deployment eq '{deployment}'"
     requests = failures = 0.0
-    by_status = _query(clients, endpoint, span, REQUESTS, f"{of_deployment} and statusCode eq '*'")
+    condition = f"{of_deployment} and statusCode eq '*'"
+    by_status = query_metrics(clients, resource, REQUESTS, condition, since=first, now=now)
     for dimensions, value in _points(by_status):
         requests += value
         status = int(dimensions.get("statuscode") or 0)
         if status in FAILED_STATUSES or status >= SERVER_ERROR:
             failures += value
-    latencies = _query(clients, endpoint, span, LATENCY, of_deployment)
+    latencies = query_metrics(clients, resource, LATENCY, of_deployment, since=first, now=now)
     return Observation(
         requests=requests,
         failures=failures,
         latency_p95_ms=max((value for _, value in _points(latencies)), default=None),
     )
-
-
-def _query(clients: Clients, endpoint: str, span: str, metric: str, condition: str) -> Any:
-    settings = clients.settings
-    base = settings.resource_manager_endpoint
-    resource = (
-        f"/subscriptions/{settings.required('AZUREML_SUBSCRIPTION_ID')}"
-        f"/resourceGroups/{settings.required('AZUREML_RESOURCE_GROUP')}"
-        "/providers/Microsoft.MachineLearningServices"
-        f"/workspaces/{settings.required('AZUREML_WORKSPACE_NAME')}/onlineEndpoints/{endpoint}"
-    )
-    request = HttpRequest(
-        "GET",
-        f"{base}{resource}/providers/Microsoft.Insights/metrics",
-        params={
-            "api-version": API_VERSION,
-            "metricnames": metric,
-            "timespan": span,
-            "interval": "PT1M",
-            "aggregation": "Average",
-            "$filter": condition,
-        },
-    )
-    authentication = BearerTokenCredentialPolicy(clients.credential, f"{base}/.default")
-    client: Any = PipelineClient(base, policies=[RetryPolicy(), authentication])
-    with client:
-        response = client.send_request(request, connection_timeout=10, read_timeout=30)
-        if response.status_code >= 400:  # noqa: PLR2004 - HTTP
-            response.read()
-            raise HttpResponseError(response=response)
-        return response.json()
 
 
 def _points(answer: Any) -> Iterator[tuple[Mapping[str, str], float]]:
@@ -136,10 +98,6 @@ def _points(answer: Any) -> Iterator[tuple[Mapping[str, str], float]]:
             for point in series["data"]:
                 if point.get("average") is not None:
                     yield dimensions, float(point["average"])
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def count_jobs(clients: Clients, endpoint: str, deployment: str) -> Observation:

@@ -89,7 +89,8 @@ function Run({ run }) {
     ${run.approval && html`<${Approval} id=${run.approval} />`}
     <${Check} name="Data check" check=${run.data_check} run=${run.id} />
     <${Check} name="Champion check" check=${run.champion_check} />
-    ${run.log.length > 0 && html`<${Log} lines=${run.log} />`}
+    ${run.log.length > 0 && html`<${Log} title="End of the log" text=${run.log.join("\n")} />`}
+    ${run.job && !hasEnded && html`<${RunningLog} run=${run.id} />`}
     <${Slices} gate=${run.gate} />
     <h2>Timeline</h2>
     <${Gantt} run=${run} hasEnded=${hasEnded} />
@@ -115,11 +116,24 @@ function Check({ name, check, run }) {
   </section>`;
 }
 
-// The end of a log is what counts: it is in sight.
-function Log({ lines }) {
+// The end of a log is what counts: it is in sight, unless the reader has moved to other lines.
+function Log({ title, text }) {
   const box = useRef(null);
-  useEffect(() => box.current.scrollTo(0, box.current.scrollHeight), []);
-  return html`<h2>End of the log</h2><pre ref=${box} class="log tail" tabindex="0">${lines.join("\n")}</pre>`;
+  const isMoved = useRef(false);
+  const move = ({ target }) => (isMoved.current = target.scrollHeight - target.scrollTop - target.clientHeight > 8);
+  useEffect(() => {
+    if (!isMoved.current) box.current.scrollTo(0, box.current.scrollHeight);
+  }, [text]);
+  return html`<h2>${title}</h2><pre ref=${box} class="log tail" tabindex="0" onScroll=${move}>${text}</pre>`;
+}
+
+function RunningLog({ run }) {
+  const logs = useResource(`/api/runs/${encodeURIComponent(run)}/logs?lines=200`);
+  const used = ({ percent, at }) => `${Object.entries(percent).map(([name, share]) => `${name} ${Math.round(share)} %`).join(", ")} at ${exact(at)}`;
+  return html`<${Loaded} of=${logs} what="The log and the utilisation">${(data) => html`
+    ${data.text && html`<${Log} title="Log" text=${data.text} />`}
+    <p class="dim">${[data.job && `Job ${data.job}: ${data.state}`, data.file, data.utilisation ? used(data.utilisation) : data.no_utilisation, data.note].filter(Boolean).join("; ")}</p>
+  `}</>`;
 }
 
 function Facts({ run }) {

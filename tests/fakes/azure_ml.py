@@ -106,6 +106,7 @@ class Jobs(Resources):
         self.log_files: dict[str, str] = {}
         self.children: dict[str, list[Any]] = {}
         self.histories_read: list[str] = []
+        self.histories: dict[str, Any] = {}
         self._runs_operations = SimpleNamespace(
             get_run_details=self._get_run_details,
             get_run_children=self._get_run_children,
@@ -136,6 +137,8 @@ class Jobs(Resources):
         self.histories_read.append(name)
         if isinstance(self.run_error, Exception):
             raise self.run_error
+        if name in self.histories:
+            return self.histories[name]
         return SimpleNamespace(error=self.run_error, run=name, log_files=self.log_files)
 
 

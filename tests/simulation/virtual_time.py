@@ -16,7 +16,7 @@ from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrc
 from handlers.landing import copies
 from handlers.notify import dead_letter_queue, delivery
 from handlers.operate import copy_retention, retention
-from handlers.platform import activity_adapter, bulkheads, run_index, service_bus
+from handlers.platform import activity_adapter, azure_monitor, bulkheads, run_index, service_bus
 from handlers.platform.configuration import configurations, pipeline_files
 from handlers.rollout import endpoints, observing
 from handlers.training import admission, retries
@@ -75,7 +75,7 @@ def installed(
             (observing, "datetime", clock),
             (observing, "datetime", clock),
             (endpoints, "PipelineClient", requests),
-            (observing, "PipelineClient", requests),
+            (azure_monitor, "PipelineClient", requests),
             (endpoints, "PipelineClient", requests),
             (configurations, "parse_pipeline", _parse_pipeline),
             (admission, "load_queues", _load_queues),

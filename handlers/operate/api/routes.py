@@ -43,6 +43,7 @@ ROUTES = (
     Route("GET", "runs", "runs.list_runs"),
     Route("GET", "runs/{run}", "runs.get_run"),
     Route("GET", "runs/{run}/report", "runs.get_report"),
+    Route("GET", "runs/{run}/logs", "run_logs.get_logs", AZURE_ML),
     Route("POST", "runs/{run}/cancel", "run_requests.cancel_run"),
     Route("GET", "rollouts", "rollouts.list_rollouts"),
     Route("POST", "rollouts", "rollouts.start_rollout_of_model", AZURE_ML),

@@ -174,13 +174,27 @@ async def get_run(
     The state is from the instance while the task hub has it, the rest from the run's record. So a
     run is available after its instance was purged.
     """
+    known = await find_run(clients, starter, run)
+    if isinstance(known, LandingDetail):
+        return RunOrLanding(known)
+    return RunOrLanding(await STORAGE.ask(_detail, clients, known))
+
+
+async def find_run(
+    clients: Clients, starter: DurableOrchestrationClient, run: str
+) -> RunRecord | LandingDetail:
+    """The record of a run with the state of its instance, or a landing.
+
+    Raises:
+        Problem: 404, there is neither.
+    """
     if INSTANCE_ID.fullmatch(run) is None:
         raise unknown_run(run)
     status = await starter.get_status(run)
     instance = status if exists(status) else None
     try:
         if instance is not None and instance.name != retraining.__name__:
-            return RunOrLanding(_landing(instance))
+            return _landing(instance)
         known = await STORAGE.ask(read_run_record, clients, run)
         if instance is not None:
             known = merge(known, record_of(instance))
@@ -188,7 +202,7 @@ async def get_run(
         known = None
     if known is None:
         raise unknown_run(run)
-    return RunOrLanding(await STORAGE.ask(_detail, clients, known))
+    return known
 
 
 def get_report(clients: Clients, *, run: str) -> RunReport:

@@ -24,6 +24,7 @@ from landfall_cli.connection import (
 from landfall_cli.deploy import deploy, rollback
 from landfall_cli.doctor import doctor
 from landfall_cli.forgotten import forget, forgotten
+from landfall_cli.logs import logs
 from landfall_cli.output import state
 from landfall_cli.queue import queue
 from landfall_cli.session import After, Session, command
@@ -46,6 +47,7 @@ command(app)(deploy)
 command(app)(rollback)
 command(app)(check)
 command(app)(doctor)
+command(app)(logs)
 command(app)(queue)
 command(app)(forget)
 command(app)(forgotten)

@@ -55,6 +55,10 @@ ASKED = "asked"
 """A pipeline that asks people, whose first model waits for them."""
 ASKED_TOO = "asked-too"
 """The same; a test answers on the page."""
+TALKING = "talking"
+"""A pipeline whose job prints lines until it is cancelled."""
+TALKING_TOO = "talking-too"
+"""The same; a test follows it and cancels its run."""
 # Long enough for a run to fail on a busy machine.
 LIMIT_SECONDS = 180
 # A pipeline whose job runs until a test cancels it.
@@ -143,6 +147,15 @@ def add_seed(pipeline: Path) -> None:
     job.write_text(job.read_text("utf-8").replace("python train.py", command), "utf-8")
 
 
+def talk(pipeline: Path) -> None:
+    """Have the job print lines with a character that terminals obey, for longer than a test."""
+    job = pipeline / "job.yml"
+    says = (
+        r"for n in $(seq 3000); do printf 'step %s\033[2J\n' $n; sleep 0.1; done; python train.py"
+    )
+    job.write_text(job.read_text("utf-8").replace("python train.py", says), "utf-8")
+
+
 async def train_once(scene: Scene) -> None:
     """Train a model."""
     await scene.land("1", accuracy=0.7)
@@ -203,6 +216,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         file.write("approve: {before: registration, by: [ada]}\n")
     copy_pipeline(options.app, ASKED, ASKED_TOO)
     add_seed(options.app / "pipelines" / AGAIN)
+    for name in (TALKING, TALKING_TOO):
+        copy_pipeline(options.app, BUSY, name)
+        talk(options.app / "pipelines" / name)
     # Each pipeline has its own cluster, so that no run waits for another's nodes.
     for file in options.app.glob("pipelines/*/pipeline.yml"):
         text = file.read_text("utf-8")
@@ -223,7 +239,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
             *(SITUATIONS["no-quota"].play(scene(name)) for name in WITHOUT_QUOTA),
-            be_busy(scene(BUSY)),
+            *(be_busy(scene(name)) for name in (BUSY, TALKING, TALKING_TOO)),
         )
         functions = any_scene.endpoints["functions"]
         yield Laptop(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from dataclasses import replace
 
 import jsonschema
 import pytest
 
 from handlers.operate.api.openapi import describe_api
-from tests.local.operators.conftest import WAITING, Laptop
+from tests.local.operators.conftest import TALKING_TOO, WAITING, Laptop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -17,9 +19,11 @@ pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300
 async def test_what_is_read_is_as_described_and_304_while_nothing_changes(laptop: Laptop) -> None:
     runs = (await laptop.get("/api/runs"))[1]["runs"]
     letter = (await laptop.dead_letters(2))[0]
+    (done,) = (await laptop.get("/api/runs?pipeline=batches&limit=1"))[1]["runs"]
     asked = {
         "/api/runs": "/api/runs?state=succeeded&limit=1",
         "/api/runs/{run}": f"/api/runs/{runs[0]['id']}",
+        "/api/runs/{run}/logs": f"/api/runs/{done['id']}/logs",
         "/api/pipelines": "/api/pipelines",
         "/api/pipelines/{name}": "/api/pipelines/batches",
         "/api/pipelines/{name}/models": "/api/pipelines/batches/models?limit=1",
@@ -78,6 +82,38 @@ async def test_a_model_leads_to_its_blobs_page_by_page(laptop: Laptop) -> None:
     assert found == ["1", "2", "3", "script.json"]
     for url in (f"{models}/7", "/api/pipelines/none/models", f"{models}/7/blobs"):
         assert (await laptop.get(url))[0] == 404
+
+
+async def test_the_log_of_a_running_job_is_followed_until_its_end(laptop: Laptop) -> None:
+    (run,) = (await laptop.get(f"/api/runs?pipeline={TALKING_TOO}"))[1]["runs"]
+    path, job = f"/api/runs/{run['id']}/logs", f"job {run['id']}: "
+    first = await laptop.until(f"{path}?lines=2", lambda found: found["text"] and found)
+    assert (first["state"], first["file"]) == ("running", "user_logs/std_log.txt")
+    assert first["utilisation"]["percent"].keys() == {"CPU", "memory"}
+    last = steps_of(first["text"])[-1]
+    following = asyncio.create_task(laptop.command("logs", run["id"], "-f", "--lines", "5"))
+    await laptop.until(path, lambda found: steps_of(found["text"])[-1] > last + 50)
+    await laptop.post(f"/api/runs/{run['id']}/cancel", by="ada", reason="seen enough")
+    followed = await following
+    assert followed.exit_code == 1, followed.output
+    head, *lines = followed.output.splitlines()
+    assert head.startswith(f"{job}running; user_logs/std_log.txt; CPU ")
+    assert r"\x1b[2J" in lines[0], "as it is, and not obeyed"
+    steps = steps_of(followed.output)
+    assert steps == [*range(steps[0], steps[-1] + 1)], "each line once"
+    assert steps[-1] > last + 10
+    assert f"{job}cancelled; user_logs/std_log.txt" in lines
+    assert lines[-1].startswith(f"run {run['id']} is ")
+    unknown = await laptop.command("logs", run["id"], "--file", "user_logs/rank_7.txt")
+    assert (unknown.exit_code, "it has: user_logs/std_log.txt" in unknown.output) == (4, True)
+    (done, *_) = (await laptop.get("/api/runs?pipeline=batches"))[1]["runs"]
+    silent = await laptop.command("logs", done["id"], "-f")
+    assert silent.exit_code == 0, silent.output
+    assert f"run {done['id']} is succeeded" in silent.output
+
+
+def steps_of(text: str) -> list[int]:
+    return [int(step) for step in re.findall(r"^step (\d+)", text, re.MULTILINE)]
 
 
 async def test_a_wrong_key_is_refused_and_the_page_needs_none(laptop: Laptop) -> None:

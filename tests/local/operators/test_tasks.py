@@ -29,6 +29,7 @@ from tests.local.operators.conftest import (
     LIMIT_SECONDS,
     PERSONAL,
     SLICED,
+    TALKING,
     WAITING,
     Laptop,
 )
@@ -70,6 +71,7 @@ TASKS = {
     12: "Forget a person's files",
     13: "What would another rule have done?",
     14: "Why was a better model kept back?",
+    15: "What is the running job doing?",
 }
 
 
@@ -560,3 +562,33 @@ async def test_14_page_why_was_a_better_model_kept_back(page: Page) -> None:
     await slices.get_by_text("-10 points, n = 40, small").wait_for()
     assert await fits(page)
     await picture(page, "operators-slices", IMAGES)
+
+
+async def test_15_command_what_is_the_running_job_doing(laptop: Laptop) -> None:
+    (run,) = await runs_of(laptop, TALKING)
+    await laptop.until(f"/api/runs/{run['id']}/logs", lambda found: found["text"])
+    listed, shown = await do(laptop, 15, RUN=run["id"])
+    assert run["id"] in {each["id"] for each in listed["runs"]}
+    assert (shown["job"], shown["state"], shown["has_ended"]) == (run["id"], "running", False)
+    assert shown["text"].splitlines()[-1].startswith("step ")
+    assert shown["no_utilisation"] is None
+    for_people = await laptop.command("logs", run["id"], "--lines", "1")
+    head = rf"job {run['id']}: running; user_logs/std_log\.txt; CPU \d+ %, memory \d+ %"
+    assert re.fullmatch(rf"{head}\nstep \d+\\x1b\[2J\n", for_people.output)
+
+
+async def test_15_page_what_is_the_running_job_doing(laptop: Laptop, page: Page) -> None:
+    (run,) = await runs_of(laptop, TALKING)
+    await go(page, "Runs")
+    await page.get_by_label("State").select_option("unfinished")
+    await row(page, TALKING).get_by_role("link", name=run["id"]).click()
+    told = re.compile(r"running; user_logs/std_log\.txt; CPU \d+ %, memory \d+ % at")
+    await page.get_by_text(told).wait_for()
+    log = page.locator("pre.log")
+    last = str(await log.text_content()).splitlines()[-1]
+    assert re.fullmatch(r"step \d+\\x1b\[2J", last), "it is shown, and not obeyed"
+    goes_on = "last => !document.querySelector('pre.log').textContent.trimEnd().endsWith(last)"
+    await page.wait_for_function(goes_on, arg=last)
+    assert await log.evaluate("log => log.scrollHeight - log.scrollTop - log.clientHeight") < 2
+    assert await fits(page)
+    await picture(page, "running-log", PICTURES)

@@ -43,6 +43,7 @@ from localazure.machinelearning.resources import (
     computes,
     data_access,
     datastores,
+    job_metrics,
     jobs,
     not_covered,
     online_deployments,
@@ -85,6 +86,7 @@ _FAMILIES: Final = (
     batch_endpoints,
     batch_deployments,
     run_history,
+    job_metrics,
     not_covered,
 )
 

@@ -12,7 +12,6 @@ from handlers.platform.azure_ml_jobs import (
     STATES,
     cancel_job,
     diagnose_job,
-    find_log,
     job_state,
     last_lines,
     parse_exit_code,
@@ -68,14 +67,6 @@ def test_a_history_that_cannot_be_read_is_left_out(
 def test_rank_and_exit_code(message: str, rank: int | None, exit_code: int | None) -> None:
     assert parse_rank(message) == rank
     assert parse_exit_code(message) == exit_code
-
-
-def test_the_failed_ranks_log_is_read() -> None:
-    urls = {f"user_logs/std_log_process_{rank}.txt": f"u{rank}" for rank in range(3)}
-    assert find_log(urls, 2) == "u2"
-    assert find_log(urls, None) == "u0"
-    assert find_log({"user_logs/std_log.txt": "u", "system_logs/x.log": "s"}, 7) == "u"
-    assert find_log({}, 0) is None
 
 
 def test_the_last_lines_fit_into_a_message() -> None:

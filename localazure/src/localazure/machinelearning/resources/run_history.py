@@ -143,6 +143,7 @@ def _details(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str,
     has_logs = job.started_at is not None and job.kind is JobKind.COMMAND
     details: dict[str, Any] = {
         "runId": job.name,
+        "rootRunId": root_of(workspace.database.read, job).name,
         "target": job.cluster,
         "status": job.status.value,
         "createdTimeUtc": timestamp(resource.created_at),
@@ -167,7 +168,6 @@ def _run(workspace: Workspace, resource: Resource, job: JobRow) -> dict[str, Any
     details = _details(workspace, resource, job)
     return {
         **{key: value for key, value in details.items() if key not in {"logFiles", "warnings"}},
-        "rootRunId": root_of(workspace.database.read, job).name,
         "parentRunId": job.parent,
         "runType": job.kind.value,
         "displayName": properties.get("displayName") or resource.name,

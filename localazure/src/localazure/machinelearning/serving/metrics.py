@@ -119,7 +119,7 @@ def describe_metric(
                     for dimension, value in zip(split, key, strict=True)
                 ],
                 "data": [
-                    {"timeStamp": _iso(minute), "average": metric.value(counts)}
+                    {"timeStamp": iso(minute), "average": metric.value(counts)}
                     for minute, counts in sorted(minutes.items())
                 ],
             }
@@ -148,5 +148,6 @@ def _parts(
     return parts
 
 
-def _iso(seconds: int) -> str:
+def iso(seconds: int) -> str:
+    """Format epoch seconds as Azure Monitor formats times."""
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

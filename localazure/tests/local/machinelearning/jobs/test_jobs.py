@@ -6,8 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+import requests
 from azure.ai.ml import (
     Input,
     MpiDistribution,
@@ -85,6 +87,25 @@ def test_a_job_reads_its_inputs_and_leaves_its_outputs(local: Local, tmp_path: P
     assert (tmp_path / "mine").stat().st_mode == ours.stat().st_mode, "the user's umask"
     new = {found.name for found in local.blobs.list_containers()} - containers
     assert len([name for name in new if name.startswith("code-")]) == 1, "code goes up once"
+
+
+def test_the_utilisation_of_a_jobs_nodes_is_known_while_it_runs(local: Local) -> None:
+    def metrics(names: str, condition: str = "RunId eq 'used'") -> requests.Response:
+        span = "2026-11-28T10:00:00Z/2026-11-28T10:15:00Z"
+        query = {"metricnames": names, "timespan": span, "$filter": condition}
+        return local.ask_arm("GET", f"providers/Microsoft.Insights/metrics?{urlencode(query)}")
+
+    cpu, gpu = "CpuUtilizationPercentage", "GpuUtilizationPercentage"
+    submit(local, "used", "sleep 100")
+    local.wait_for("used", "Running")
+    of_cpu, of_gpu = metrics(f"{cpu},{gpu}").json()["value"]
+    (point,) = of_cpu["timeseries"][0]["data"]
+    assert (of_cpu["name"]["value"], point["timeStamp"]) == (cpu, "2026-11-28T10:14:00Z")
+    assert 0 <= point["average"] <= 100
+    assert of_gpu["timeseries"] == []
+    local.ml.jobs.begin_cancel("used").result()
+    assert metrics(cpu).json()["value"][0]["timeseries"] == []
+    assert metrics("Idle Nodes").status_code == metrics(cpu, "NodeId eq '1'").status_code == 400
 
 
 def test_an_output_starts_with_its_blobs_and_deletions_are_kept(local: Local) -> None:
