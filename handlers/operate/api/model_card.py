@@ -20,7 +20,7 @@ from handlers.operate.api.model_documents import ModelCard, ModelDetail
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
-from handlers.platform.rollout_index import list_rollouts, recorded_end
+from handlers.platform.rollout_index import newest_rollouts
 from handlers.platform.run_index import runs_of_dataset
 from handlers.platform.run_records import node_hours, read_run_record
 from handlers.rollout.endpoints import read_traffic
@@ -69,7 +69,12 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
     if deploy is not None:
         with azure_ml_asked():
             traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
-    rollouts = _rollouts(clients, pipeline, version)
+    rollouts = newest_rollouts(
+        clients,
+        pipeline.name,
+        lambda it: it.model.version == version,
+        searched=ROLLOUTS_SEARCHED,
+    )
     ids = [each.id for each, _ in rollouts]
     asked = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
     about = {
@@ -103,14 +108,6 @@ def _job(clients: Clients, pipeline: Pipeline, configuration: str | None) -> Map
         return yaml.safe_load(read_job_file(clients, pipeline.name, configuration, pipeline.job))
     except InvalidPipeline:  # its retention has ended
         return {}
-
-
-def _rollouts(
-    clients: Clients, pipeline: Pipeline, version: str
-) -> list[tuple[RolloutStatus, RolloutState | None]]:
-    page = list_rollouts(clients, pipeline=pipeline.name, after=None, limit=ROLLOUTS_SEARCHED)
-    found = [each for each in page.rollouts if each.model.version == version]
-    return [(each, recorded_end(clients, each.id)) for each in found]
 
 
 def tell(facts: Facts) -> str:
