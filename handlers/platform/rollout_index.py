@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -64,14 +64,6 @@ def list_rollouts(
     )
     found, following = first_page(wanted, limit)
     return RolloutPage([RolloutStatus.from_dict(document) for document in found], following)
-
-
-def newest_rollouts(
-    clients: Clients, pipeline: str, wanted: Callable[[RolloutStatus], bool], *, searched: int
-) -> list[tuple[RolloutStatus, RolloutState | None]]:
-    """The wanted ones of a pipeline's newest rollouts, newest first, each with its recorded end."""
-    page = list_rollouts(clients, pipeline=pipeline, after=None, limit=searched)
-    return [(each, recorded_end(clients, each.id)) for each in page.rollouts if wanted(each)]
 
 
 def asked_at(clients: Clients, rollout: str) -> datetime | None:

@@ -20,7 +20,7 @@ from handlers.operate.api.model_documents import ModelCard, ModelDetail
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
-from handlers.platform.rollout_index import newest_rollouts
+from handlers.platform.rollout_index import list_rollouts, recorded_end
 from handlers.platform.run_index import runs_of_dataset
 from handlers.platform.run_records import node_hours, read_run_record
 from handlers.rollout.endpoints import read_traffic
@@ -69,12 +69,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
     if deploy is not None:
         with azure_ml_asked():
             traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
-    rollouts = newest_rollouts(
-        clients,
-        pipeline.name,
-        lambda it: it.model.version == version,
-        searched=ROLLOUTS_SEARCHED,
-    )
+    rollouts = _rollouts(clients, pipeline, version)
     ids = [each.id for each, _ in rollouts]
     asked = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
     about = {
@@ -82,6 +77,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         *(f"rollout {each}" for each in ids),
         *(f"approval {each}" for each in asked),
     }
+    actions, _ = find_actions(clients, lambda it: it.on in about, searched=ACTIONS_SEARCHED)
     facts = Facts(
         model=model,
         pipeline=pipeline,
@@ -89,7 +85,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         job=_job(clients, pipeline, model.configuration),
         rollouts=rollouts,
         traffic=traffic,
-        actions=find_actions(clients, about, searched=ACTIONS_SEARCHED),
+        actions=actions,
     )
     return ModelCard(model=f"{model.name}:{version}", markdown=tell(facts))
 
@@ -108,6 +104,14 @@ def _job(clients: Clients, pipeline: Pipeline, configuration: str | None) -> Map
         return yaml.safe_load(read_job_file(clients, pipeline.name, configuration, pipeline.job))
     except InvalidPipeline:  # its retention has ended
         return {}
+
+
+def _rollouts(
+    clients: Clients, pipeline: Pipeline, version: str
+) -> list[tuple[RolloutStatus, RolloutState | None]]:
+    page = list_rollouts(clients, pipeline=pipeline.name, after=None, limit=ROLLOUTS_SEARCHED)
+    found = [each for each in page.rollouts if each.model.version == version]
+    return [(each, recorded_end(clients, each.id)) for each in found]
 
 
 def tell(facts: Facts) -> str:
@@ -140,6 +144,7 @@ def _about(facts: Facts) -> Iterator[str]:
             else f"version {model.compared_with}",
         }
     )
+    yield f"- [picture of the pipeline over time](/api/ui#/pipelines/{model.pipeline})"
 
 
 def _data(facts: Facts) -> Iterator[str]:
