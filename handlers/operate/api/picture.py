@@ -135,7 +135,8 @@ class _Reader:
             lane: Lane = "trained" if rule.is_trained else "held" if rule.is_held else "not trained"
             became = "trained on" if outcome == "started" else outcome.replace("-", " ")
             change = "the first version" if difference and not difference.base else difference
-            parts = (f"batch of {data.blobs:,} files: {became}", change, each.result.reason)
+            files = "1 file" if data.blobs == 1 else f"{data.blobs:,} files"
+            parts = (f"batch of {files}: {became}", change, each.result.reason)
             link = Link("data", data.version, {"pipeline": pipeline})
             yield Mark(
                 lane=lane,
@@ -174,7 +175,7 @@ class _Reader:
         if listed.next is not None and recent and len(recent) == len(dated):
             self._end("versions", recent[-1][1])
         if listed.champion not in (None, *(it.version for it, _ in recent)):
-            self._notes.append(f"versions: {listed.champion}, which is older, is in service")
+            self._notes.append(f"versions: version {listed.champion}, an older one, is in service")
         records = self._read(read_run_record, [it.run for it, _ in recent if it.run is not None])
         for model, at in recent:
             if listed.metric in model.metrics:

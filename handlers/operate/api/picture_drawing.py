@@ -33,7 +33,7 @@ LIMIT_BYTES = 200_000
 NOTES_SHOWN = 8
 SENTENCE_LIMIT_CHARACTERS = 240
 SHARES_SHOWN = 5
-# The colours are those of page/style.css.
+# The colours are those of page/style.css; `light-dark` follows the reader's prefers-color-scheme.
 STYLE = f"""svg{{color-scheme:light dark;min-width:800px;background:var(--paper);
 --paper:light-dark(#fff,#14171c);
 --line:light-dark(#d8dee4,#333b45);--ink:light-dark(#1c2330,#e4e8ee);--dim:light-dark(#57606e,#9aa5b4);
