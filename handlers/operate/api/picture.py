@@ -24,12 +24,12 @@ from handlers.operate.api.picture_drawing import (
     Change,
     Facts,
     Lane,
-    Link,
     Mark,
     Row,
     actions_until,
     draw,
     lane_of_run,
+    link,
 )
 from handlers.operate.api.requests import Drawing, Parameters, Problem
 from handlers.operate.api.sentences import duration
@@ -137,12 +137,12 @@ class _Reader:
             change = "the first version" if difference and not difference.base else difference
             files = "1 file" if data.blobs == 1 else f"{data.blobs:,} files"
             parts = (f"batch of {files}: {became}", change, each.result.reason)
-            link = Link("data", data.version, {"pipeline": pipeline})
+            difference_of = link("data", data.version, {"pipeline": pipeline})
             yield Mark(
                 lane=lane,
                 at=data.frozen_at,
                 sentence="; ".join(str(it) for it in parts if it),
-                link=link if data.blobs else Link("pipelines", pipeline),
+                link=difference_of if data.blobs else link("pipelines", pipeline),
             )
 
     def _runs(self) -> Iterable[Mark]:
@@ -161,7 +161,7 @@ class _Reader:
                 lane=lane_of_run(run.state),
                 at=run.created_at,
                 sentence="; ".join(filter(None, parts)),
-                link=Link("runs", run.id),
+                link=link("runs", run.id),
             )
 
     def _versions(self) -> Iterable[Mark]:
@@ -193,7 +193,7 @@ class _Reader:
             lane="champion" if model.stage == "champion" else "version",
             at=at,
             sentence=f"version {model.version}, {model.stage}: {said}",
-            link=Link("models", f"{self._pipeline.name}:{model.version}"),
+            link=link("models", f"{self._pipeline.name}:{model.version}"),
             name=model.version,
             value=model.metrics[metric],
             reach=reach,
@@ -234,21 +234,18 @@ class _Reader:
             self._end("people", oldest)
         for each in found:
             sentence = f"{each.by}: {each.action} {each.on}: {each.reason}"
-            link = actions_until(each.at)
-            yield Mark(lane="actions", at=each.at, sentence=sentence, link=link)
+            listed = actions_until(each.at)
+            yield Mark(lane="actions", at=each.at, sentence=sentence, link=listed)
 
     def _is_ours(self, action: Action) -> bool:
         """Whether an action was about the pipeline; answers to questions are shown as those."""
         kind, _, name = action.on.partition(" ")
-        match kind:
-            case "pipeline":
-                return name == self._pipeline.name
-            case "run":
-                return name.rsplit("-", 2)[0] == self._pipeline.name
-            case "model":
-                return name.rpartition(":")[0] == self._pipeline.model.name
-            case _:
-                return kind == "rollout" and name in self._subjects
+        of = {"pipeline": name, "run": name.rsplit("-", 2)[0]}
+        return (
+            of.get(kind) == self._pipeline.name
+            or (kind == "model" and name.rpartition(":")[0] == self._pipeline.model.name)
+            or (kind == "rollout" and name in self._subjects)
+        )
 
 
 def _rollout(rollout: RolloutStatus, end: RolloutState | None) -> Mark:
@@ -256,7 +253,7 @@ def _rollout(rollout: RolloutStatus, end: RolloutState | None) -> Mark:
     lane: Lane = "live" if end == "finished" else "rolled back" if is_failure else "other"
     became = "under way" if end is None else end.replace("_", " ")
     said = f"rollout of version {rollout.model.version} to {rollout.endpoint}: {became}"
-    return Mark(lane=lane, at=rollout.since, sentence=said, link=Link("rollouts", rollout.id))
+    return Mark(lane=lane, at=rollout.since, sentence=said, link=link("rollouts", rollout.id))
 
 
 def _question(question: Question) -> Mark:
@@ -267,5 +264,5 @@ def _question(question: Question) -> Mark:
         lane="unanswered" if answer is None else lanes.get(answer.verb, "unanswered"),
         at=question.asked_at if answer is None else answer.at,
         sentence=f"{agreed.model}, asked before {agreed.before}: {said}",
-        link=Link("runs" if agreed.rollout is None else "rollouts", agreed.subject),
+        link=link("runs" if agreed.rollout is None else "rollouts", agreed.subject),
     )

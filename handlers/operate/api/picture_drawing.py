@@ -71,25 +71,16 @@ _OBEYED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Link:
-    """A screen of the page, as page/app.js names them."""
-
-    screen: str
-    id: str = ""
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def href(self) -> str:
-        """Its address in the app."""
-        one = f"/{quote(self.id, safe='', errors='replace')}" if self.id else ""
-        query = f"?{urlencode(self.query, errors='replace')}" if self.query else ""
-        return f"/api/ui#/{self.screen}{one}{query}"
+def link(screen: str, name: str = "", query: Mapping[str, str] | None = None) -> str:
+    """The address of a screen of the page; page/app.js names them."""
+    one = f"/{quote(name, safe='', errors='replace')}" if name else ""
+    asked = f"?{urlencode(query, errors='replace')}" if query else ""
+    return f"/api/ui#/{screen}{one}{asked}"
 
 
-def actions_until(moment: datetime) -> Link:
+def actions_until(moment: datetime) -> str:
     """The screen of people's actions, from a moment backwards."""
-    return Link("actions", query={"after": f"{countdown(moment)}_{'0' * 16}"})
+    return link("actions", query={"after": f"{countdown(moment)}_{'0' * 16}"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +90,7 @@ class Mark:
     lane: Lane
     at: datetime
     sentence: str
-    link: Link
+    link: str
     name: str = ""
     """Of a version; shown where there is room."""
     value: float = 0.0
@@ -263,15 +254,15 @@ class _Drawing:
                 self._many(lane, found, begin, [y_of(it.value) for it in found])
                 continue
             for mark, x in zip(found, places, strict=True):
-                link = self._link(mark.link, f"{clock(mark.at)}: {mark.sentence}", look.colour)
+                shown = self._link(mark.link, f"{clock(mark.at)}: {mark.sentence}", look.colour)
                 high, low = y_of(mark.value + mark.reach), y_of(mark.value - mark.reach)
                 if mark.reach:
                     bar = f"M{_n(x - 3)} {_n(high)}h6m-3 0V{_n(low)}m-3 0h6"
-                    _add(link, "path", kind="error", d=bar)
+                    _add(shown, "path", kind="error", d=bar)
                 place = f"translate({_n(x)} {_n(y_of(mark.value))})"
-                _add(link, "path", kind=look.shape, d=_SHAPES[look.shape], transform=place)
+                _add(shown, "path", kind=look.shape, d=_SHAPES[look.shape], transform=place)
                 if mark.name and len(found) == 1:
-                    _add(link, "text", mark.name, x=x, y=high - 10, text_anchor="middle")
+                    _add(shown, "text", mark.name, x=x, y=high - 10, text_anchor="middle")
 
     def _many(self, lane: Lane, found: Sequence[Mark], x: float, heights: Sequence[float]) -> None:
         look, facts = _LOOKS[lane], self._facts
@@ -280,32 +271,28 @@ class _Drawing:
         # The run of a batch begins soon after the batch is frozen.
         until = last if look.row == "runs" else last + timedelta(minutes=5)
         query = {"pipeline": facts.pipeline, "from": first.isoformat(), "to": until.isoformat()}
-        targets: Mapping[Row, Link] = {
-            "batches": Link("pipelines", facts.pipeline)
-            if lane == "held"
-            else Link("runs", query=query),
-            "runs": Link("runs", query=query | {"state": ",".join(states)}),
-            "versions": Link("models", facts.pipeline),
+        screen, name = ("pipelines", facts.pipeline) if lane == "held" else ("runs", "")
+        targets: Mapping[Row, str] = {
+            "batches": link(screen, name, {} if name else query),
+            "runs": link("runs", query=query | {"state": ",".join(states)}),
+            "versions": link("models", facts.pipeline),
             "people": actions_until(last),
-            "traffic": Link("rollouts", query={"after": f"{countdown(last)}_rollout-0"}),
+            "traffic": link("rollouts", query={"after": f"{countdown(last)}_rollout-0"}),
         }
         said = f"{len(found):,} {look.many}, from {clock(first)} to {clock(last)}"
-        if look.row == "versions":
-            values = [it.value for it in found]
-            said += f"; {facts.metric} from {min(values):.4g} to {max(values):.4g}"
-        link = self._link(targets[look.row], said, f"many {look.colour}")
+        shown = self._link(targets[look.row], said, f"many {look.colour}")
         top, bottom, width = min(heights) - 7.5, max(heights) + 7.5, self._cell - 4
-        _add(link, "rect", x=x + 2, y=top, width=width, height=bottom - top, rx=7)
+        _add(shown, "rect", x=x + 2, y=top, width=width, height=bottom - top, rx=7)
         champions = (self._x(it.at) for it in self._lanes.get("champion", ()))
         is_behind = look.row == "versions" and any(x <= it < x + self._cell for it in champions)
         y = bottom + 11 if is_behind else (top + bottom) / 2 + 4
-        _add(link, "text", f"{len(found):,}", x=x + self._cell / 2, y=y, text_anchor="middle")
+        _add(shown, "text", f"{len(found):,}", x=x + self._cell / 2, y=y, text_anchor="middle")
 
     def _chart(self, lanes: Sequence[Lane]) -> None:
         """The gate's metric of each version, with its uncertainty; the floor; the champion."""
         facts, top = self._facts, self._y + 20
-        shown = [it for lane in lanes for it in self._lanes[lane]]
-        ends = [facts.floor, *(it.value + sign * it.reach for it in shown for sign in (-1, 1))]
+        marks = [it for lane in lanes for it in self._lanes[lane]]
+        ends = [facts.floor, *(it.value + sign * it.reach for it in marks for sign in (-1, 1))]
         low, high = min(ends), max(ends)
 
         def y_of(value: float) -> float:
@@ -315,8 +302,8 @@ class _Drawing:
         for value in {low, high}:
             x, y = LEFT - 8, y_of(value) + 4
             _add(self._root, "text", f"{value:.4g}", kind="dim", x=x, y=y, text_anchor="end")
-        link = self._link(Link("models", facts.pipeline), f"the floor is {facts.floor:g}", "bad")
-        _add(link, "path", kind="floor", d=f"M{_n(LEFT)} {_n(y_of(facts.floor))}h{_n(PLOT)}")
+        shown = self._link(link("models", facts.pipeline), f"the floor is {facts.floor:g}", "bad")
+        _add(shown, "path", kind="floor", d=f"M{_n(LEFT)} {_n(y_of(facts.floor))}h{_n(PLOT)}")
         for lane in lanes:
             self._draw(lane, y_of)
         self._y += _CHART + 30
@@ -329,30 +316,30 @@ class _Drawing:
             if change.at <= facts.until:
                 x = max(self._x(change.at), LEFT)
                 kept[int((x - LEFT) * 3 / self._cell)] = x, change
-        order = sorted({name for _, it in kept.values() for name in it.shares})
+        order = list(dict.fromkeys(name for _, it in kept.values() for name in sorted(it.shares)))
         ends = (LEFT + PLOT, Change(at=facts.until, shares={}, rollout=""))
         for (x, change), (end, following) in pairwise([*kept.values(), ends]):
             y, width = bottom, end - x
             largest = sorted(change.shares, key=lambda it: -change.shares[it])[:SHARES_SHOWN]
-            for name in sorted(largest):
+            for name in sorted(largest, key=order.index):
                 height = _BAND * min(max(change.shares[name], 0), 100) / 100
                 y -= height
                 times = f"from {clock(change.at)} to {clock(following.at)}"
                 said = f"{name} has {change.shares[name]} % of the traffic, {times}"
                 colour = ("busy", "good", "quiet")[order.index(name) % 3]
-                link = self._link(Link("rollouts", change.rollout), said, f"band {colour}")
-                _add(link, "rect", x=x, y=y, width=width, height=height)
+                shown = self._link(link("rollouts", change.rollout), said, f"band {colour}")
+                _add(shown, "rect", x=x, y=y, width=width, height=height)
                 if width > 8 * len(name) and height > _BAND / 3:
-                    _add(link, "text", name, x=x + 6, y=y + height / 2 + 4)
+                    _add(shown, "text", name, x=x + 6, y=y + height / 2 + 4)
         self._y += _BAND + 8
 
     def _x(self, moment: datetime) -> float:
         return LEFT + PLOT * ((moment - self._facts.since) / self._span)
 
-    def _link(self, target: Link, sentence: str, kind: str) -> ET.Element:
-        link = _add(self._root, "a", href=target.href, kind=kind)
-        _add(link, "title", sentence)
-        return link
+    def _link(self, target: str, sentence: str, kind: str) -> ET.Element:
+        shown = _add(self._root, "a", href=target, kind=kind)
+        _add(shown, "title", sentence)
+        return shown
 
 
 def _add(

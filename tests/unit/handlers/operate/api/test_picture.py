@@ -11,14 +11,14 @@ from unittest.mock import Mock
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from handlers.notify.approvals import ask_approval, record_answer
 from handlers.operate.api import picture
 from handlers.operate.api.actions import Asked, keep_action
+from handlers.platform import record_store
 from handlers.platform.bulkheads import AZURE_ML
 from handlers.platform.rollout_index import index_rollout, record_outcome, record_traffic
 from handlers.platform.run_index import index_run
 from orchestrations.configuration.approve import Approval
-from orchestrations.contracts.approvals import Agreed, Answer, AskApproval
+from orchestrations.contracts.approvals import Agreed, Answer, Question
 from orchestrations.contracts.rollouts import EndpointTraffic, RolloutStatus
 from orchestrations.contracts.runs import Model
 from orchestrations.contracts.training import RunRecord
@@ -30,19 +30,9 @@ from tests.unit.orchestrations.examples import run_status
 NOW = datetime.now(UTC)
 
 
-def drawn(world: World, days: str = "10") -> str:
-    function, clients = picture.get_picture, world.clients
-    query = {"days": days}
-    found = ask(
-        function,
-        clients,
-        None,
-        DEPLOYING,
-        query=query,
-        now=datetime.now(UTC),
-        service=AZURE_ML,
-        name="digits",
-    )
+def drawn(world: World) -> str:
+    asked = {"query": {"days": "10"}, "now": datetime.now(UTC), "service": AZURE_ML}
+    found = ask(picture.get_picture, world.clients, None, DEPLOYING, name="digits", **asked)  # pyright: ignore[reportArgumentType] - the test's own
     answer = asyncio.run(found)
     assert answer.status == 200, answer.document
     response = answer.to_conditional_response(None)
@@ -84,12 +74,14 @@ def test_it_has_the_rollouts_of_the_time_and_the_traffic_from_before_it(world: W
 
 def test_it_has_what_people_were_asked_and_did_about_the_pipeline_alone(world: World) -> None:
     run(world, "digits-aa-1", 3)
+    given = Answer(verb="approve", by="ada", reason="looks good", at=ago(1))
+    rule = Approval(before="registration")
     for name, pipeline in (("digits-aa-1", "digits"), ("digits-sweep-aa-1", "digits-sweep")):
         agreed = Agreed(before="registration", pipeline=pipeline, model=pipeline, run=name)
-        asked = AskApproval(agreed=agreed, rule=Approval(before="registration"), at=ago(2))
-        ask_approval(world.clients, asked)
-    given = Answer(verb="approve", by="ada", reason="looks good", at=ago(1))
-    record_answer(world.clients, "digits-aa-1.registration", given)
+        question = Question(agreed=agreed, hash="h", rule=rule, asked_at=ago(2), answer=given)
+        record_store.create(
+            world.clients.records, f"approvals/{agreed.id}.json", question.to_dict()
+        )
     did = Asked(by="bo", reason="wrong upload")
     for on in ("pipeline digits", "run digits-bb-1", "model digits:2", "run digits-sweep-aa-1"):
         keep_action(world.clients, "do", on, did, outcome="done")

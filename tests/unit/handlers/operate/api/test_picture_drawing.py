@@ -18,9 +18,9 @@ from handlers.operate.api.picture_drawing import (
     Change,
     Facts,
     Lane,
-    Link,
     Mark,
     draw,
+    link,
 )
 from handlers.operate.api.runs import RunFilter
 from handlers.platform.settings import APP_FOLDER
@@ -48,17 +48,17 @@ def elements(text: str, name: str) -> Iterator[ET.Element]:
 
 def links(text: str) -> Iterator[tuple[str, str]]:
     """The address and the sentence of every mark; each leads to a screen."""
-    for link in elements(text, "a"):
-        screen, _, name = link.attrib["href"].removeprefix("/api/ui#/").partition("/")
-        assert SCREENS[screen.partition("?")[0]] or not name, link.attrib
-        said = link.findtext(f"{SVG}title")
+    for mark in elements(text, "a"):
+        screen, _, name = mark.attrib["href"].removeprefix("/api/ui#/").partition("/")
+        assert SCREENS[screen.partition("?")[0]] or not name, mark.attrib
+        said = mark.findtext(f"{SVG}title")
         assert said
-        yield link.attrib["href"], said
+        yield mark.attrib["href"], said
 
 
 def run(lane: Lane, hours: float, name: str = "digits-aa-1") -> Mark:
     at = SINCE + timedelta(hours=hours)
-    return Mark(lane=lane, at=at, sentence=f"run {name}", link=Link("runs", name))
+    return Mark(lane=lane, at=at, sentence=f"run {name}", link=link("runs", name))
 
 
 texts = st.text(max_size=400)
@@ -74,7 +74,7 @@ marks = st.builds(
     lane=st.sampled_from(get_args(Lane)),
     at=times,
     sentence=st.text(min_size=1, max_size=400),
-    link=st.builds(Link, st.sampled_from([it for it in SCREENS if SCREENS[it]]), ids),
+    link=st.builds(link, st.sampled_from([it for it in SCREENS if SCREENS[it]]), ids),
     name=texts,
     value=numbers,
     reach=st.floats(0, 1e9),
@@ -120,7 +120,7 @@ def test_three_thousand_runs_of_a_month_are_marks_with_numbers_that_lead_to_thei
 
 def test_far_marks_stay_alone_and_say_what_they_are() -> None:
     sentence = "it <b>failed</b> & \x1b[31m\u202e\ud800 \n never"
-    odd = Mark(lane="failed", at=SINCE, sentence=sentence, link=Link("runs", "a/b?c#d"))
+    odd = Mark(lane="failed", at=SINCE, sentence=sentence, link=link("runs", "a/b?c#d"))
     found = list(links(draw(facts(odd, run("failed", 12), run("won", 0)))))
     addresses = [unquote(address) for address, _ in found]
     assert addresses == [f"/api/ui#/runs/{it}" for it in ("digits-aa-1", "a/b?c#d", "digits-aa-1")]
@@ -129,7 +129,7 @@ def test_far_marks_stay_alone_and_say_what_they_are() -> None:
 
 
 def test_the_interval_is_around_the_metric_and_the_champion_is_a_star() -> None:
-    version = {"at": UNTIL - timedelta(days=1), "sentence": "v", "link": Link("models", "digits:2")}
+    version = {"at": UNTIL - timedelta(days=1), "sentence": "v", "link": link("models", "digits:2")}
     mark = Mark(lane="champion", name="2", value=0.9, reach=0.05, **version)  # pyright: ignore[reportArgumentType] - the test's own
     paths = {it.get("class"): it for it in elements(draw(facts(mark)), "path")}
     found = re.fullmatch(r"M\S+ (\S+)h6m-3 0V(\S+)m-3 0h6", paths["error"].attrib["d"])
@@ -144,9 +144,9 @@ def test_bands_are_as_high_as_their_shares() -> None:
     change = Change(at=SINCE - timedelta(days=1), shares=shares, rollout="rollout-live-2")
     text = draw(facts(changes=[change], read_from={"runs": SINCE + timedelta(days=3)}))
     heights = [
-        (link.attrib["href"], float(box.attrib["height"]))
-        for link in elements(text, "a")
-        for box in link.iter(f"{SVG}rect")
+        (mark.attrib["href"], float(box.attrib["height"]))
+        for mark in elements(text, "a")
+        for box in mark.iter(f"{SVG}rect")
     ]
     address = "/api/ui#/rollouts/rollout-live-2"
     assert heights == [(address, 39.6), (address, 4.4)]
