@@ -47,7 +47,8 @@ async function call(path, options = {}) {
   const text = await response.text();
   let document = null;
   try {
-    document = text ? parse(text) : null;
+    const isDrawing = response.headers.get("content-type")?.startsWith("image/svg+xml");
+    document = isDrawing ? text : text ? parse(text) : null;
   } catch {
     // The host itself answers some errors with plain text.
   }
@@ -73,8 +74,9 @@ export const get = async (path) => (await call(path)).document;
 
 // A resource that is asked for again and again, as long as the page is seen. What a dialog is about stays
 // as it is until the dialog is closed (`acted`). While another path loads, nothing of the one before is shown.
+// `everyMs`: how long to wait at least before it is asked for again.
 // `error` is also set while a request is under way that has taken long.
-export function useResource(path) {
+export function useResource(path, everyMs = 0) {
   const [state, setState] = useState({ path: null, data: null, error: null, at: null });
   useEffect(() => {
     if (!path) return undefined;
@@ -117,7 +119,7 @@ export function useResource(path) {
         clearTimeout(silence);
         asking = false;
       }
-      timer = setTimeout(poll, pause);
+      timer = setTimeout(poll, Math.max(pause, everyMs));
     };
     const events = [[document, "visibilitychange"], [window, "key"], [window, "acted"]];
     events.forEach(([target, name]) => target.addEventListener(name, poll));

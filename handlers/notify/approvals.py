@@ -87,6 +87,11 @@ def read_question(clients: Clients, name: str) -> Question | None:
     return None if document is None else Question.from_dict(document)
 
 
+def list_questions(clients: Clients) -> Iterator[str]:
+    """The ids of all questions, open and answered."""
+    return map(_name, clients.records.list_blob_names(name_starts_with=FOLDER))
+
+
 def open_questions(clients: Clients) -> Iterator[Question]:
     """The questions without an answer; their time may be over."""
     for blob in clients.records.list_blobs(name_starts_with=FOLDER, include=["metadata"]):

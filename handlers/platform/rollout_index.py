@@ -1,4 +1,4 @@
-"""The records of rollouts: their index, when each step began, and how they ended.
+"""The records of rollouts: their index, each step's begin, the traffic that each has set, its end.
 
 The index has an empty blob for each rollout, with the list's entry in its metadata. Its name is
 `rollout-index/<time>_<rollout>`; the time counts down, so listings are newest first.
@@ -6,6 +6,7 @@ The index has an empty blob for each rollout, with the list's entry in its metad
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from handlers.platform import record_store
 from handlers.platform.clients import Clients
 from handlers.platform.record_store import countdown, first_page, list_entries
 from orchestrations.contracts.outcomes import end_of
-from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState, RolloutStatus
+from orchestrations.contracts.rollouts import (
+    EndpointTraffic,
+    RolloutOutcome,
+    RolloutState,
+    RolloutStatus,
+    Traffic,
+)
 
 _FOLDER = "rollout-index/"
 _STATUS = "status"
@@ -78,6 +85,25 @@ def recorded_end(clients: Clients, rollout: str) -> RolloutState | None:
 
 def _outcome(rollout: str) -> str:
     return f"rollouts/{rollout}/outcome.json"
+
+
+def record_traffic(
+    clients: Clients, rollout: str, traffic: EndpointTraffic, *, at: datetime
+) -> None:
+    """Record that a rollout has set its endpoint's traffic; the first record of each counts."""
+    document = traffic.to_dict()
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
+    name = f"rollouts/{rollout}/traffic/{digest}.json"
+    record_store.create(clients.records, name, document | {"at": at.isoformat()})
+
+
+def read_traffic_changes(clients: Clients, rollout: str) -> list[tuple[datetime, Traffic]]:
+    """When a rollout has set its endpoint's traffic, and to what; the oldest first."""
+    found = record_store.read_all(clients.records, f"rollouts/{rollout}/traffic/")
+    return sorted(
+        ((datetime.fromisoformat(each["at"]), each["traffic"]) for each in found),
+        key=lambda each: each[0],
+    )
 
 
 def record_step(clients: Clients, rollout: str, step: str | int, began_at: datetime) -> None:

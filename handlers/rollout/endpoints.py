@@ -24,8 +24,10 @@ from handlers.platform.azure_ml import if_found, is_refusal, reason
 from handlers.platform.azure_ml_jobs import cancel_job, diagnose_job, find_job_state
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import MANIFEST_FILE, manifest_folder
+from handlers.platform.rollout_index import record_traffic
 from handlers.platform.tags import find_version, tags_of
 from handlers.rollout.deployments import check_deployment
+from handlers.rollout.endpoint_claims import holder_of
 from orchestrations.configuration.deploy import BatchDeploy, EndpointKind
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
@@ -85,7 +87,9 @@ def read_traffic(clients: Clients, kind: EndpointKind, name: str) -> EndpointTra
 
 @activity
 def set_traffic(clients: Clients, request: SetTraffic) -> Done:
-    """Set live and mirror traffic in one change; do nothing if both are already set.
+    """Set live and mirror traffic in one change, if they are not set, and record it for people.
+
+    If the process dies in between, the activity is repeated.
 
     Raises:
         RolloutImpossible: the endpoint does not exist, or Azure ML refuses the traffic.
@@ -101,6 +105,9 @@ def set_traffic(clients: Clients, request: SetTraffic) -> Done:
             endpoint.traffic = dict(request.traffic.traffic)
             endpoint.mirror_traffic = dict(request.traffic.mirror)
         _put(clients, request.kind, endpoint)
+    rollout = holder_of(clients, request.endpoint)
+    if rollout is not None:
+        record_traffic(clients, rollout, request.traffic, at=datetime.now(UTC))
     return Done()
 
 

@@ -3,6 +3,7 @@
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, Loaded, Metrics, money, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
+import { Picture } from "/api/ui/picture.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { WhatIf } from "/api/ui/screens/what_if.js";
 import { ModelLink, modelHref } from "/api/ui/screens/models.js";
@@ -30,10 +31,10 @@ export function PipelinesScreen() {
 const byNeed = (pipelines) => [...pipelines].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
 
 export function PipelineScreen({ id, filters }) {
-  return filters.what_if ? html`<${WhatIf} id=${id} />` : html`<${Pipeline} id=${id} />`;
+  return filters.what_if ? html`<${WhatIf} id=${id} />` : html`<${Pipeline} id=${id} days=${filters.days} />`;
 }
 
-function Pipeline({ id }) {
+function Pipeline({ id, days }) {
   const pipeline = useResource(`/api/pipelines/${encodeURIComponent(id)}`);
   const runs = useResource(`/api/runs?pipeline=${encodeURIComponent(id)}&limit=10`);
   return html`<${Loaded} of=${pipeline}>${(data) => html`
@@ -49,6 +50,8 @@ function Pipeline({ id }) {
       <dt>Cost</dt><dd>${data.costs.length ? html`<${Costs} of=${data} />` : data.no_cost}</dd>
       ${data.next_attempt_at && html`<dt>Next attempt</dt><dd><${Time} at=${data.next_attempt_at} /></dd>`}
     </dl>
+    <h2>Over time</h2>
+    <${Picture} pipeline=${data.name} days=${days} />
     <h2>Zones</h2>
     <${Table} caption="Zones" columns=${["Zone", "Phase", "Newest event", "Last frozen", "Held", "In trouble"]} empty="none" rows=${data.zones.map((zone) => [
       zone.partition ?? "whole zone",

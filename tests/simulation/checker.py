@@ -283,9 +283,8 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
             pipeline = release.pipeline
             batches = evidence.content(pipeline, snapshot.blobs)
             # Only events lead to older partitions: reconciliation does not list them.
-            is_told = (
-                since == snapshot.at and not loses_events
-            )  # else a release came after the event
+            # A release has no event.
+            is_told = since == snapshot.at and not loses_events
             watched = list(batches) if is_told else sorted(batches, key=str)[-3:]
             for partition in watched:
                 blobs = batches[partition]

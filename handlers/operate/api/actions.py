@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, ClassVar
@@ -108,13 +108,19 @@ def make_action(action: str, on: str, *, by: str, reason: str, outcome: str) -> 
     )
 
 
-def find_actions(clients: Clients, about: Collection[str], *, searched: int) -> list[Action]:
-    """The actions on any of `about` among the newest ones, newest first."""
+def find_actions(
+    clients: Clients, is_wanted: Callable[[Action], bool], *, searched: int
+) -> tuple[list[Action], datetime | None]:
+    """The wanted ones among the newest actions, newest first.
+
+    Also the time of the oldest action that was searched; None if all were.
+    """
     entries = list_entries(
         clients.records, _FOLDER, metadata=_ACTION, first="", after=None, page_size=500
     )
-    newest = (Action.model_validate(each) for _, each in islice(entries, searched))
-    return [each for each in newest if each.on in about]
+    newest = [Action.model_validate(each) for _, each in islice(entries, searched)]
+    oldest = newest[-1].at if len(newest) == searched else None
+    return [each for each in newest if is_wanted(each)], oldest
 
 
 def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:

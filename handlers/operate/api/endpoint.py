@@ -24,8 +24,10 @@ from pydantic import BaseModel
 
 from handlers.operate.api.actions import Asked, caller
 from handlers.operate.api.requests import (
+    SVG_TYPE,
     Accepted,
     Answer,
+    Drawing,
     NoParameters,
     Parameters,
     Problem,
@@ -43,6 +45,8 @@ logger = logging.getLogger("landfall")
 PROVIDER_HEADER = "x-ms-client-principal-idp"
 ID_HEADER = "x-ms-client-principal-id"
 ENTRA = "aad"
+# A browser that opens a drawing by itself runs and loads nothing in it.
+DRAWN = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +125,8 @@ async def answer(
     document = found.model_dump(mode="json")
     if isinstance(found, Accepted):
         return Answer(202, document, headers={"Location": found.status_url})
-    return Answer(200, document)
+    is_drawn = isinstance(found, Drawing)
+    return Answer(200, document, DRAWN, SVG_TYPE) if is_drawn else Answer(200, document)
 
 
 def _arguments(declared: Interface, request: Request) -> dict[str, Any]:

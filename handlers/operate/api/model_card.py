@@ -81,6 +81,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         *(f"rollout {each}" for each in ids),
         *(f"approval {each}" for each in asked),
     }
+    actions, _ = find_actions(clients, lambda it: it.on in about, searched=ACTIONS_SEARCHED)
     facts = Facts(
         model=model,
         pipeline=pipeline,
@@ -89,7 +90,7 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
         rollouts=rollouts,
         queues=load_queues(clients.settings.pipelines_folder) or Queues(),
         traffic=traffic,
-        actions=find_actions(clients, about, searched=ACTIONS_SEARCHED),
+        actions=actions,
     )
     return ModelCard(model=f"{model.name}:{version}", markdown=tell(facts))
 
@@ -148,6 +149,7 @@ def _about(facts: Facts) -> Iterator[str]:
             else f"version {model.compared_with}",
         }
     )
+    yield f"- [picture of the pipeline over time](/api/ui#/pipelines/{model.pipeline})"
 
 
 def _data(facts: Facts) -> Iterator[str]:

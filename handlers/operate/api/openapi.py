@@ -19,7 +19,9 @@ from handlers.operate.api.endpoint import Interface, interface
 from handlers.operate.api.requests import (
     JSON_TYPE,
     PROBLEM_TYPE,
+    SVG_TYPE,
     Accepted,
+    Drawing,
     Parameters,
     ProblemDocument,
 )
@@ -63,6 +65,7 @@ def describe_api() -> Mapping[str, Any]:
 
 def _describe(route: Route, declared: Interface) -> dict[str, Any]:
     status = HTTPStatus.ACCEPTED if declared.answer is Accepted else HTTPStatus.OK
+    media_type = SVG_TYPE if declared.answer is Drawing else JSON_TYPE
     described: dict[str, Any] = {
         "operationId": route.name,
         "summary": (inspect.getdoc(route.load()) or "").partition("\n")[0].rstrip("."),
@@ -76,7 +79,7 @@ def _describe(route: Route, declared: Interface) -> dict[str, Any]:
         "responses": {
             str(status.value): {
                 "description": status.phrase,
-                "content": {JSON_TYPE: {"schema": _reference(declared.answer)}},
+                "content": {media_type: {"schema": _reference(declared.answer)}},
             },
             "default": {
                 "description": "A problem",

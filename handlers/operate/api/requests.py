@@ -15,12 +15,13 @@ from typing import Any, TypeVar, get_args
 from urllib.parse import urlencode
 
 from azure.functions import HttpResponse
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from orchestrations.configuration.pipeline import Pipeline
 
 JSON_TYPE = "application/json"
 PROBLEM_TYPE = "application/problem+json"
+SVG_TYPE = "image/svg+xml"
 LIMIT_BYTES = 20_000
 """Default limit of a request's body."""
 # The host reads the function key from these parameters; they do not belong to the resource.
@@ -32,6 +33,10 @@ class Document(BaseModel):
     """Base class of all answers. `model_validate` also accepts objects with the same attributes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
+
+
+class Drawing(RootModel[str]):
+    """An SVG document."""
 
 
 class Accepted(Document):
@@ -53,17 +58,18 @@ class ProblemDocument(BaseModel):
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP status with a JSON document."""
+    """An HTTP status with a JSON document, or with a text of another media type."""
 
     status: int
-    document: Mapping[str, Any]
+    document: Any
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     media_type: str = JSON_TYPE
 
     def to_response(self) -> HttpResponse:
         """The response as an object of Azure Functions."""
+        is_text = isinstance(self.document, str)
         return HttpResponse(
-            json.dumps(self.document),
+            self.document if is_text else json.dumps(self.document),
             status_code=self.status,
             headers=dict(self.headers),
             mimetype=self.media_type,

@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from handlers.operate.api.rollouts import RolloutSummary
-from tests.local.operators.conftest import FAILING, WAITING, Laptop
+from tests.local.operators.conftest import (
+    ASKED,
+    FAILING,
+    HELD,
+    HELD_BY_PAUSE,
+    SLICED,
+    WAITING,
+    Laptop,
+)
 from tests.local.operators.page_steps import (
     IMAGES,
     PICTURES,
@@ -121,6 +129,32 @@ HIDE = """hidden => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
+
+
+async def test_a_picture_of_a_pipeline_leads_to_what_it_shows(page: Page) -> None:
+    for pipeline, *sentences in (
+        (HELD, "held; 0 added, 1 removed, 0 changed, 1 moved, of 5 files in"),
+        (FAILING[0], "-1 rejected; took"),
+        (ASKED, "asked before registration: no answer yet"),
+        (HELD_BY_PAUSE, "ada: pause pipeline without-quota-paused: wrong upload"),
+        (SLICED, "-1 not promoted; took", "(95 % confidence)"),
+    ):
+        await open_screen(page, f"pipelines/{pipeline}?days=0.5")
+        marks = page.locator(".picture svg a")
+        for sentence in sentences:
+            await marks.filter(has_text=sentence).first.wait_for()
+        assert await violations(page) == ""
+        assert await fits(page)
+        await picture(page, f"picture-{pipeline}", PICTURES)
+    await marks.filter(has_text="not promoted").click()
+    await page.get_by_role("heading", name="Timeline").wait_for()
+    async with page.expect_response("**/picture?days=30") as asking:
+        await open_screen(page, f"pipelines/{SLICED}")
+    assert (await (await asking.value).all_headers())["content-type"] == "image/svg+xml"
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="Save picture").click()
+    saved = (await (await saving.value).path()).read_text("utf-8")
+    assert f'href="{page.url.partition("#")[0]}#/runs/' in saved
 
 
 async def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen(page: Page) -> None:

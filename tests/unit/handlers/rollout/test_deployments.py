@@ -11,6 +11,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 
+from handlers.platform.rollout_index import read_traffic_changes
 from handlers.platform.settings import APP_FOLDER
 from handlers.rollout.deployments import (
     check_deployment,
@@ -19,10 +20,12 @@ from handlers.rollout.deployments import (
     ensure_deployment,
     record_rollout,
 )
+from handlers.rollout.endpoint_claims import claim_endpoint
 from handlers.rollout.endpoints import check_smoke_job, set_traffic
 from handlers.rollout.observing import count_jobs
 from orchestrations.configuration.deploy import BatchDeploy
 from orchestrations.contracts.rollouts import (
+    ClaimEndpoint,
     EndpointTraffic,
     EnsureDeployment,
     Observation,
@@ -137,6 +140,29 @@ def test_what_is_gone_is_impossible(world: World) -> None:
     traffic = EndpointTraffic(traffic={"model-2": 100})
     with pytest.raises(RolloutImpossible, match="endpoint digits-live was deleted"):
         set_traffic(world.clients, SetTraffic(endpoint=LIVE, traffic=traffic))
+
+
+def test_the_traffic_that_a_rollout_sets_is_recorded_once(world: World) -> None:
+    endpoints = world.workspace.online_endpoints
+    endpoints.store[(LIVE,)] = SimpleNamespace(name=LIVE, traffic={}, mirror_traffic={})
+    claim = ClaimEndpoint(rollout="rollout-digits-live-2", endpoint=LIVE, version=2)
+    shares = {"model-1": 90, "model-2": 10}, {"model-2": 100}
+
+    def change(endpoint: SimpleNamespace) -> Mock:
+        endpoints.store[(LIVE,)] = endpoint
+        return Mock()
+
+    def set_to(traffic: dict[str, int]) -> None:
+        request = SetTraffic(endpoint=LIVE, traffic=EndpointTraffic(traffic=traffic))
+        with patch.object(endpoints, "begin_create_or_update", change, create=True):
+            set_traffic(world.clients, request)
+
+    set_to({"model-1": 100})  # by no rollout
+    claim_endpoint(world.clients, claim)
+    for traffic in (*shares, shares[1]):
+        set_to(traffic)
+    changes = read_traffic_changes(world.clients, claim.rollout)
+    assert [traffic for _, traffic in changes] == list(shares)
 
 
 def test_a_smoke_job_whose_model_is_gone_is_impossible(world: World) -> None:

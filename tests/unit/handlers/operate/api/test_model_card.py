@@ -138,6 +138,7 @@ def test_a_card_tells_where_a_model_is_from_and_what_it_took() -> None:
     told = tell(facts(run(1, "failed", amount=3.0), run(2, "succeeded", amount=4.0)))
     for line in (
         "# digits:2",
+        "- [picture of the pipeline over time](/api/ui#/pipelines/digits)",
         "- files: 1,797 \\(52,000 bytes\\)",
         "- difference: 12 files added",
         "- parameters: seed = 7",
