@@ -120,6 +120,12 @@ def list_requests(clients: Clients) -> list[ForgetRequest]:
     return [each for each in found if each is not None]
 
 
+def find_unfinished(clients: Clients, digest: str) -> ForgetRequest | None:
+    """The newest request for the same blobs that is not done, if there is one."""
+    same = (each for each in list_requests(clients) if each.id.endswith(f"-{digest}"))
+    return next((each for each in same if each.done_at is None), None)
+
+
 def read_versions(clients: Clients, request: str) -> list[ForgottenVersion]:
     """The dataset versions with forgotten contents that were found until now."""
     documents = record_store.read_all(clients.records, f"{folder_of(request)}versions/")

@@ -13,6 +13,7 @@ from pydantic import Field
 from handlers.landing.blob_events import parse_blob_address, watching
 from handlers.landing.forgetting import (
     count_contents,
+    find_unfinished,
     keep_request,
     list_requests,
     read_request,
@@ -24,7 +25,7 @@ from handlers.operate.api.requests import Accepted, Document, Problem, invalid_r
 from handlers.platform import tags
 from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.instances import start_once
+from handlers.platform.instances import exists, start_once
 from handlers.platform.tags import all_versions, tags_of
 from handlers.training.champions import find_champion
 from orchestrations.configuration.pipeline import Pipeline
@@ -102,6 +103,9 @@ async def forget(
 ) -> Accepted:
     """Forget blobs: no later manifest has their contents, under any name.
 
+    A repeated request goes on with the one before, if that could not be started. If it could, it
+    may have passed what was uploaded since: the repeated one is another request.
+
     Raises:
         Problem: 400, an address is none of a blob in a pipeline's zone.
     """
@@ -124,6 +128,9 @@ async def forget(
         blobs=blobs,
         asked_blobs=len(asked.blobs),
     )
+    known = await STORAGE.ask(find_unfinished, clients, digest)
+    if known is not None and not exists(await starter.get_status(known.id)):
+        request = known  # it was recorded, and could not be started
     await STORAGE.ask(keep_request, clients, request)
     document = ForgetBlobs(request=request.id).to_dict()
     await start_once(starter, forgetting.__name__, request.id, document)
