@@ -181,7 +181,7 @@ def serve(route: Route) -> None:
 
     By default, the host checks the function key. If app setting `API_SIGN_IN` is `entra`, the host
     admits all requests, and `handlers.operate.api.endpoint` checks the callers. The function of a
-    signed request checks the signature itself.
+    signed request or link checks the signature itself.
     """
 
     async def function(

@@ -5,6 +5,7 @@ import { key } from "/api/ui/api.js";
 import { href } from "/api/ui/parts.js";
 import { decoded, visible } from "/api/ui/texts.js";
 import { ActionsScreen } from "/api/ui/screens/actions.js";
+import { AnswerScreen } from "/api/ui/screens/approvals.js";
 import { DataScreen } from "/api/ui/screens/data.js";
 import { DeadLetterScreen, DeadLettersScreen } from "/api/ui/screens/dead_letters.js";
 import { DifferenceScreen } from "/api/ui/screens/differences.js";
@@ -26,12 +27,14 @@ const SCREENS = [
   { name: "dead-letters", title: "Dead letters", key: "d", list: DeadLettersScreen, one: DeadLetterScreen },
   { name: "actions", title: "Actions", key: "a", list: ActionsScreen },
 ];
+// Opened by links only.
+const LINKED = [{ name: "answer", title: "Approval", list: NowScreen, one: AnswerScreen }];
 
 function readAddress() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
   const [name, id] = path.split("/");
   return {
-    screen: SCREENS.find((screen) => screen.name === name) ?? SCREENS[0],
+    screen: [...SCREENS, ...LINKED].find((screen) => screen.name === name) ?? SCREENS[0],
     id: id && visible(decoded(id)),
     filters: Object.fromEntries(new URLSearchParams(query ?? "")),
   };
@@ -129,7 +132,7 @@ function App() {
   useEffect(() => {
     document.title = `${id ?? screen.title} · Landfall`;
     // On a phone the screens' names are wider than it.
-    document.querySelector("nav [aria-current]").scrollIntoView({ inline: "center", block: "nearest" });
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [screen, id]);
   useEffect(() => {
     const refused = ({ detail }) => setNeeds(detail === "/problems/not-signed-in" ? "sign-in" : "key");

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from handlers.notify.outbox import trouble
+from handlers.notify.page_links import approval_link
 from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
@@ -49,6 +50,8 @@ def ask_approval(clients: Clients, request: AskApproval) -> Settled:
             clients.records, _record(name), question.to_dict(), _listed(question.to_dict())
         )
         question = _read(clients, name)
+    agreed = question.agreed
+    url = approval_link(clients.settings, run=agreed.run, rollout=agreed.rollout, approval=name)
     alert = trouble(
         "approval-asked",
         alert_id=alert_id("approval-asked", name),
@@ -57,11 +60,12 @@ def ask_approval(clients: Clients, request: AskApproval) -> Settled:
         data={
             "approval": name,
             "message": waiting_reason(question.rule, question.deadline),
-            "agreed": question.agreed.to_dict(),
+            "agreed": agreed.to_dict(),
             "hash": question.hash,
+            **({} if url is None else {"url": url}),
         },
-        pipeline=question.agreed.pipeline,
-        run=question.agreed.run,
+        pipeline=agreed.pipeline,
+        run=agreed.run,
         traceparent=request.traceparent,
     )
     send_in_background(clients, OPS_ALERTS, alert)

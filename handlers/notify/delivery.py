@@ -26,6 +26,7 @@ from handlers.notify.outbox import (
     trouble,
     webhook_body,
 )
+from handlers.notify.page_links import notification_link
 from handlers.notify.webhooks import (
     BODY_LIMIT_BYTES,
     parse_receiver,
@@ -188,7 +189,7 @@ def of_delivery(
 
 def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     notification = delivery.notification
-    content = document(notification)
+    content = document(notification, notification_link(clients.settings, notification))
     event = CloudEvent(
         id=notification.id,
         source=f"/landfall/pipelines/{notification.status.pipeline}",
@@ -225,7 +226,7 @@ def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
         alert_id=notification.id,
         kind=notification.kind,
         severity=severity_of(notification.kind),
-        document=document(notification),
+        document=document(notification, notification_link(clients.settings, notification)),
         pipeline=notification.status.pipeline,
         run=notification.status.id,
         traceparent=delivery.traceparent,
@@ -249,7 +250,8 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     secrets = parse_secrets(
         settings.required(webhook.secret_setting), setting=webhook.secret_setting
     )
-    body = webhook_body(delivery.notification, BODY_LIMIT_BYTES)
+    url = notification_link(clients.settings, delivery.notification)
+    body = webhook_body(delivery.notification, url, BODY_LIMIT_BYTES)
     answer = post(
         receiver,
         headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body)

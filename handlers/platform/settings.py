@@ -165,6 +165,13 @@ class Settings:
         return self.values.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/") or None
 
     @property
+    def page_url(self) -> str | None:
+        """The address of the operators' page, from the `WEBSITE_HOSTNAME` that the host sets."""
+        host = self.values.get("WEBSITE_HOSTNAME", "")
+        is_local = host.partition(":")[0] in ("127.0.0.1", "localhost")
+        return f"{'http' if is_local else 'https'}://{host}/api/ui" if host else None
+
+    @property
     def sends_telemetry(self) -> bool:
         """Whether the app's spans and metrics are exported."""
         return bool(self.otlp_endpoint or self.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"))

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from orchestrations.configuration.section import Section
 
+ROLE = "role:"
+"""Before the name of an app role, among those who may answer."""
 ApprovedStep = Literal["registration", "rollout", "full-traffic"]
 
 
@@ -23,8 +25,8 @@ class Approval(Section):
     on_silence: Literal["reject", "proceed"] = "reject"
     """What happens if nobody answers in this time."""
     by: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(default=[], max_length=20)
-    """The names of the people who may answer, as the API knows them. Empty: everybody who may call
-    the API."""
+    """The names of the people who may answer, as the API knows them, or `role:<app role>` with
+    `API_SIGN_IN=entra`. Empty: everybody who may call the API."""
 
 
 def _listed(value: Any) -> Any:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from orchestrations.configuration.approve import Approval, ApprovedStep
+from orchestrations.configuration.approve import ROLE, Approval, ApprovedStep
 from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Traceparent
 from orchestrations.contracts.comparison import SliceChange
 from orchestrations.contracts.runs import CancelRequest
@@ -112,13 +112,16 @@ Refusal = tuple[Literal["not-allowed-to-answer", "approval-changed", "approval-o
 """The type of the problem document, and a sentence."""
 
 
-def refusal_of(question: Question, answer: Answer, shown_hash: str) -> Refusal | None:
+def refusal_of(
+    question: Question, answer: Answer, shown_hash: str, roles: Collection[str] = ()
+) -> Refusal | None:
     """Why a person's answer does not count; None if it does, also for the same one once more.
 
     Args:
         question: as it is recorded.
         answer: the person's.
         shown_hash: the hash of what the person saw.
+        roles: the person's, where Entra has checked them.
     """
     name, known = question.agreed.id, question.answer
     if shown_hash != question.hash:
@@ -126,7 +129,10 @@ def refusal_of(question: Question, answer: Answer, shown_hash: str) -> Refusal |
             f"what is agreed to in {name} has changed: its hash is {question.hash}, and the answer "
             f"is about {shown_hash}; look at it again"
         )
-    if question.rule.by and answer.by not in question.rule.by:
+    names = {f"{ROLE}{each}" for each in roles}
+    if answer.by is not None and not answer.by.startswith(ROLE):
+        names.add(answer.by)
+    if question.rule.by and names.isdisjoint(question.rule.by):
         allowed = ", ".join(question.rule.by)
         return "not-allowed-to-answer", f"{answer.by} may not answer {name}; these may: {allowed}"
     if known is not None and (known.verb, known.by) == (answer.verb, answer.by):

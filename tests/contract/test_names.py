@@ -47,7 +47,7 @@ OTHER_TRIGGERS: dict[str, list[dict[str, Any]]] = {
     "reconcile": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
     "raise_alarms": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
 }
-ANONYMOUS = {"start_run", "ui"}
+ANONYMOUS = {"start_run", "ui", "get_linked_approval", "answer_linked_approval"}
 
 
 def as_http(function: str, method: str, path: str) -> list[dict[str, Any]]:
@@ -94,7 +94,8 @@ async def call(function):
     return function.get_function_name(), [trigger["authLevel"], *statuses]
 async def call_unsigned():
     found = [each for each in app.get_functions() if trigger_of(each)]
-    apart = [each for each in found if each.get_function_name() not in ("ui", "start_run")]
+    apart = [each for each in found if each.get_function_name() not in (
+        "ui", "start_run", "get_linked_approval", "answer_linked_approval")]
     return dict([await call(each) for each in apart])
 print(json.dumps([bindings, asyncio.run(call_unsigned())]))
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ _ACTION = "action"
 # App Service authentication sets this header, and removes one that the caller sends.
 # https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
 PRINCIPAL_HEADER = "x-ms-client-principal-name"
+CLAIMS_HEADER = "x-ms-client-principal"
 REASON_LIMIT_CHARACTERS = 500
 # A blob has at most 8 KB of metadata, names included. JSON escapes take 6 or 12 bytes a character.
 # https://learn.microsoft.com/rest/api/storageservices/setting-and-retrieving-properties-and-metadata-for-blob-resources
@@ -69,6 +71,22 @@ def caller(headers: Mapping[str, str], asked: str) -> str:
     """The caller's authenticated name; without authentication, the name `asked` from the body."""
     fields = {name.lower(): value for name, value in headers.items()}
     return fields.get(PRINCIPAL_HEADER) or asked
+
+
+def roles(headers: Mapping[str, str]) -> frozenset[str]:
+    """The app roles in the caller's token, which App Service authentication has checked.
+
+    https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
+    """
+    fields = {name.lower(): value for name, value in headers.items()}
+    try:
+        principal = json.loads(base64.b64decode(fields.get(CLAIMS_HEADER, "")))
+        kind = principal.get("role_typ") or "roles"
+        return frozenset(
+            str(each["val"]) for each in principal["claims"] if each["typ"] in ("roles", kind)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return frozenset()
 
 
 def keep_action(clients: Clients, what: str, on: str, asked: Asked, *, outcome: str) -> None:

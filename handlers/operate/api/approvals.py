@@ -1,5 +1,7 @@
 """/api/approvals: the questions to people before a model goes on, and their answers.
 
+People who got a signed link (`handlers.notify.page_links`) answer that one question without a key.
+
 An answer is recorded before the run or the rollout is woken up: if it misses the event, it finds
 the record at its next poll.
 """
@@ -7,18 +9,22 @@ the record at its next poll.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import cast, get_args
 
 from azure.durable_functions import DurableOrchestrationClient
 from pydantic import Field
 
 from handlers.notify.approvals import open_questions, read_question, record_answer
-from handlers.operate.api.actions import Asked, keep_action
+from handlers.notify.page_links import linked_approval
+from handlers.operate.api.actions import Asked, keep_action, roles
 from handlers.operate.api.requests import Document, Problem
 from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
 from handlers.platform.instances import is_handed_over, is_live, wake_up
 from orchestrations.contracts.approvals import Agreed, Answer, Question, Verb, refusal_of
+from orchestrations.errors import InvalidSetting
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,240}\.(registration|rollout|full-traffic)")
 
@@ -72,11 +78,13 @@ async def approve(
     starter: DurableOrchestrationClient,
     asked: AnswerApproval,
     now: datetime,
+    headers: Mapping[str, str],
     *,
     approval: str,
 ) -> ApprovalDetail:
     """Let the model go on. The answer counts once, for exactly what the hash names."""
-    return await _answer(clients, starter, asked, "approve", now, approval=approval)
+    held = _roles(clients, headers)
+    return await _answer(clients, starter, asked, "approve", now, held, approval=approval)
 
 
 async def reject(
@@ -84,11 +92,44 @@ async def reject(
     starter: DurableOrchestrationClient,
     asked: AnswerApproval,
     now: datetime,
+    headers: Mapping[str, str],
     *,
     approval: str,
 ) -> ApprovalDetail:
     """Keep the model back: its run ends as not promoted, its rollout is rolled back."""
-    return await _answer(clients, starter, asked, "reject", now, approval=approval)
+    held = _roles(clients, headers)
+    return await _answer(clients, starter, asked, "reject", now, held, approval=approval)
+
+
+def get_linked_approval(clients: Clients, now: datetime, *, token: str) -> ApprovalDetail:
+    """Return the question that a signed link opens. It answers nothing."""
+    return get_approval(clients, now, approval=_linked(clients, token))
+
+
+async def answer_linked_approval(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    asked: AnswerApproval,
+    now: datetime,
+    *,
+    token: str,
+    verb: str,
+) -> ApprovalDetail:
+    """Approve or reject what a signed link opens, as with a function key."""
+    approval = _linked(clients, token)
+    if verb not in get_args(Verb):
+        raise Problem(404, "unknown-answer", f"an answer is approve or reject, not {verb!r}")
+    return await _answer(clients, starter, asked, cast("Verb", verb), now, approval=approval)
+
+
+def _linked(clients: Clients, token: str) -> str:
+    try:
+        approval = linked_approval(clients.settings, token)
+    except InvalidSetting as error:
+        raise Problem(503, "not-configured", str(error)) from None
+    if approval is None:
+        raise Problem(401, "bad-link", "the link is not one of this app, or its secret has changed")
+    return approval
 
 
 async def _answer(
@@ -97,12 +138,13 @@ async def _answer(
     asked: AnswerApproval,
     verb: Verb,
     now: datetime,
+    held: Collection[str] = (),
     *,
     approval: str,
 ) -> ApprovalDetail:
     question = await STORAGE.ask(_find, clients, approval)
     answer = Answer(verb=verb, by=asked.by, reason=asked.reason, at=now)
-    _refuse(question, answer, asked.hash)
+    _refuse(question, answer, asked.hash, held)
     subject = question.agreed.subject
     instance = await starter.get_status(subject)
     is_run = question.agreed.rollout is None
@@ -110,15 +152,20 @@ async def _answer(
     if question.answer is None and not waits:
         raise Problem(409, "approval-over", f"{subject} has ended: nothing waits for {approval}")
     question = await STORAGE.ask(record_answer, clients, approval, answer)
-    _refuse(question, answer, asked.hash)  # another answer was faster
+    _refuse(question, answer, asked.hash, held)  # another answer was faster
     on, outcome = f"approval {approval}", f"{verb}: {question.agreed.model}, hash {question.hash}"
     await STORAGE.ask(keep_action, clients, verb, on, asked, outcome=outcome)
     await wake_up(starter, subject)
     return _detail(question, now)
 
 
-def _refuse(question: Question, answer: Answer, shown_hash: str) -> None:
-    refusal = refusal_of(question, answer, shown_hash)
+def _roles(clients: Clients, headers: Mapping[str, str]) -> Collection[str]:
+    """The caller's app roles; with function keys nobody has checked the header."""
+    return roles(headers) if clients.settings.sign_in == "entra" else ()
+
+
+def _refuse(question: Question, answer: Answer, shown_hash: str, held: Collection[str]) -> None:
+    refusal = refusal_of(question, answer, shown_hash, held)
     if refusal is not None:
         kind, sentence = refusal
         raise Problem(403 if kind == "not-allowed-to-answer" else 409, kind, sentence)

@@ -22,6 +22,7 @@ from handlers.landing.batch_records import (
 from handlers.landing.event_records import list_all_newest_events, zone_activity
 from handlers.landing.holding import Pause, is_released, read_pause, read_pauses
 from handlers.landing.zone_troubles import Trouble, read_troubles
+from handlers.notify.page_links import link_secrets
 from handlers.notify.webhooks import parse_receiver, parse_secrets
 from handlers.operate.api import sentences
 from handlers.operate.api.documents import (
@@ -44,6 +45,7 @@ from handlers.platform.instances import is_live, parsed
 from handlers.platform.run_index import UNFINISHED_STATES, list_runs, list_unfinished_runs
 from handlers.platform.settings import KEEP_DAYS, Settings
 from handlers.training.champions import find_champion
+from orchestrations.configuration.approve import ROLE
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import LandingStatus, LastBatch
 from orchestrations.contracts.outcomes import rule_of_hold
@@ -322,6 +324,19 @@ def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
     return list(found)
 
 
+def _check_roles(settings: Settings, pipeline: Pipeline) -> None:
+    """Roles can only be checked where people sign in.
+
+    Raises:
+        InvalidSetting: a question is for a role, and function keys open the API.
+    """
+    named = [name for rule in pipeline.approve for name in rule.by if name.startswith(ROLE)]
+    if named and settings.sign_in != "entra":
+        raise InvalidSetting(
+            f"app setting API_SIGN_IN: approve.by names {named[0]}, and only entra checks roles"
+        )
+
+
 def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], object]]:
     for name in ("AZUREML_SUBSCRIPTION_ID", "AZUREML_RESOURCE_GROUP", "AZUREML_WORKSPACE_NAME"):
         yield lambda name=name: settings.required(name)
@@ -334,6 +349,9 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
     for name in KEEP_DAYS:
         yield lambda name=name: settings.keep_days(name)
     yield lambda: settings.regions
+    if pipeline.approve:
+        yield lambda: link_secrets(settings)
+        yield lambda: _check_roles(settings, pipeline)
     if pipeline.notify.event_grid:
         yield lambda: settings.required("EventGridTopic__endpoint")
     for webhook in pipeline.notify.webhooks:

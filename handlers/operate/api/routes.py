@@ -23,7 +23,7 @@ class Route:
     """What the function asks: its threads, and how long a caller waits. A coroutine names the
     service of each of its calls itself."""
     signed: bool = False
-    """Whether a webhook signature authenticates callers, and not a function key."""
+    """Whether a signature of the request or the link authenticates callers, and no function key."""
 
     @property
     def name(self) -> str:
@@ -54,6 +54,8 @@ ROUTES = (
     Route("GET", "approvals/{approval}", "approvals.get_approval"),
     Route("POST", "approvals/{approval}/approve", "approvals.approve"),
     Route("POST", "approvals/{approval}/reject", "approvals.reject"),
+    Route("GET", "approval-links/{token}", "approvals.get_linked_approval", signed=True),
+    Route("POST", "approval-links/{token}/{verb}", "approvals.answer_linked_approval", signed=True),
     Route("GET", "pipelines", "pipelines.list_pipelines"),
     Route("GET", "pipelines/{name}", "pipelines.get_pipeline"),
     Route("POST", "pipelines/{name}/pause", "pausing.pause_pipeline"),

@@ -55,6 +55,10 @@ ASKED = "asked"
 """A pipeline that asks people, whose first model waits for them."""
 ASKED_TOO = "asked-too"
 """The same; a test answers on the page."""
+ASKED_BY_LINK = "asked-by-link"
+"""The same; a test answers by a signed link."""
+LINK_SECRET = "0123456789abcdef" * 2
+"""Signs links to questions."""
 TALKING = "talking"
 """A pipeline whose job prints lines until it is cancelled."""
 TALKING_TOO = "talking-too"
@@ -206,7 +210,8 @@ async def wait_in_queue(scene: Scene) -> None:
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Laptop]:
     state = tmp_path_factory.mktemp("operators")
-    options = make_app(state, (*PLAYED, "batches", HELD, IN_QUEUE, WAITING, BUSY))
+    situations = (*PLAYED, "batches", HELD, IN_QUEUE, WAITING, BUSY)
+    options = make_app(state, situations, {"APPROVAL_LINK_SECRET": LINK_SECRET})
     for name in (*WITHOUT_QUOTA, HELD_BY_PAUSE):
         copy_pipeline(options.app, "no-quota", name)
     copy_pipeline(options.app, IN_QUEUE, IN_QUEUE_TOO)
@@ -214,7 +219,8 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         copy_pipeline(options.app, "batches", name)
     with (options.app / "pipelines" / ASKED / "pipeline.yml").open("a", encoding="utf-8") as file:
         file.write("approve: {before: registration, by: [ada]}\n")
-    copy_pipeline(options.app, ASKED, ASKED_TOO)
+    for name in (ASKED_TOO, ASKED_BY_LINK):
+        copy_pipeline(options.app, ASKED, name)
     add_seed(options.app / "pipelines" / AGAIN)
     for name in (TALKING, TALKING_TOO):
         copy_pipeline(options.app, BUSY, name)
@@ -234,7 +240,7 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             two_batches(scene("batches")),
             train_once(scene(AGAIN)),
             train_on_a_person(scene(PERSONAL)),
-            *(ask_people(scene(name)) for name in (ASKED, ASKED_TOO)),
+            *(ask_people(scene(name)) for name in (ASKED, ASKED_TOO, ASKED_BY_LINK)),
             hold(scene(HELD)),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),

@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.local.operators.conftest import ASKED, ASKED_TOO, Laptop
-from tests.local.operators.page_steps import act, answered, open_screen
+from handlers.notify.page_links import approval_link
+from handlers.platform.settings import Settings
+from tests.local.operators.conftest import (
+    ASKED,
+    ASKED_BY_LINK,
+    ASKED_TOO,
+    LINK_SECRET,
+    Laptop,
+)
+from tests.local.operators.page_steps import PICTURES, act, answered, open_screen, picture
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, Page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -73,3 +81,37 @@ async def test_a_person_rejects_a_model_on_the_page(laptop: Laptop, page: Page) 
         f"/api/runs/{run}", lambda found: found if found["state"] == "not_promoted" else None
     )
     assert ended["reason"] == "rejected by ada: wrong labels"
+
+
+async def test_a_person_approves_by_the_link_of_an_alert_without_a_key(
+    laptop: Laptop, browser: Browser
+) -> None:
+    asked = await question_about(laptop, ASKED_BY_LINK)
+    name, run = asked["id"], asked["agreed"]["run"]
+    host = laptop.url.removeprefix("http://")
+    settings = Settings({"WEBSITE_HOSTNAME": host, "APPROVAL_LINK_SECRET": LINK_SECRET})
+    link = str(approval_link(settings, run=run, rollout=None, approval=name))
+    token = link.rpartition("/")[2]
+
+    path = f"{laptop.url}/api/approval-links"
+    given = {"by": "ada", "reason": "good on all labels", "hash": asked["hash"]}
+    for forged, verb, expected in (
+        (f"{token}x", "approve", (401, "/problems/bad-link")),
+        (f"x{token}", "approve", (401, "/problems/bad-link")),
+        (token, "delete", (404, "/problems/unknown-answer")),
+    ):
+        async with laptop.http.post(f"{path}/{forged}/{verb}", json=given) as answer:
+            assert (answer.status, (await answer.json())["type"]) == expected
+
+    async with await browser.new_context(viewport={"width": 1280, "height": 860}) as context:
+        page = await context.new_page()
+        await page.goto(link)
+        shown = page.get_by_label("Approval")
+        await shown.get_by_text("there is no champion").wait_for()
+        await picture(page, "approval-link", PICTURES)
+        assert (await laptop.get(f"/api/approvals/{name}"))[1]["is_open"], "it was only opened"
+        answer = await answered(await act(page, "Approve", "good on all labels"))
+        assert (answer["answer"]["verb"], answer["answer"]["by"]) == ("approve", "ada")
+    await laptop.until(f"/api/runs/{run}", lambda found: found["state"] == "succeeded")
+    async with laptop.http.post(f"{path}/{token}/reject", json=given) as second:
+        assert (second.status, (await second.json())["type"]) == (409, "/problems/approval-over")

@@ -59,6 +59,15 @@ def test_an_answer_counts(asked: Question, given: Answer) -> None:
     assert refusal_of(asked, given, AGREED.hash) is None
 
 
+def test_a_role_lets_answer_and_the_name_of_a_role_does_not() -> None:
+    asked = question(by=["role:Approver"])
+    assert refusal_of(asked, answer(), AGREED.hash, {"Approver"}) is None
+    for by, roles in (("ada", {"Reader"}), ("role:Approver", set[str]())):
+        refused = refusal_of(asked, answer(by=by), AGREED.hash, roles)
+        assert refused is not None
+        assert refused[0] == "not-allowed-to-answer"
+
+
 @pytest.mark.parametrize(
     ("asked", "given", "kind", "words"),
     [

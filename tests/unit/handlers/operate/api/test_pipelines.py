@@ -7,6 +7,7 @@ import pytest
 
 from handlers.operate.api.pipelines import missing_settings
 from handlers.platform.settings import Settings
+from orchestrations.configuration.approve import Approval
 from orchestrations.configuration.pipeline import Notifications, Webhook
 from tests.unit.orchestrations.examples import PIPELINE
 
@@ -58,3 +59,15 @@ def test_a_wrong_value_is_named_and_not_shown(changes: dict[str, Any], word: str
     (sentence,) = missing_settings(Settings(ALL | changes), WATCHED)
     assert word in sentence
     assert "short" not in sentence
+
+
+def test_a_question_to_a_role_needs_people_who_sign_in() -> None:
+    asks = WATCHED.model_copy(
+        update={"approve": [Approval(before="registration", by=["role:Approver"])]}
+    )
+    (sentence,) = missing_settings(Settings(ALL), asks)
+    assert "API_SIGN_IN" in sentence
+    assert missing_settings(Settings(ALL | {"API_SIGN_IN": "entra"}), asks) == []
+    (sentence,) = missing_settings(Settings(ALL | {"APPROVAL_LINK_SECRET": "hunter2"}), asks)[:1]
+    assert "APPROVAL_LINK_SECRET" in sentence
+    assert "hunter2" not in sentence

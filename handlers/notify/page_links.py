@@ -1,0 +1,86 @@
+"""Links to the operators' page, for people who are told of something.
+
+What a link names is in the fragment of its address, which is not sent to a server: a mail scanner
+that opens it does nothing. The link to a question is signed if `APPROVAL_LINK_SECRET` is set: it
+opens this question without a function key, and no other. Opening it answers nothing, and a question
+is answered once. With `API_SIGN_IN=entra` people sign in, and no link is signed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+
+from handlers.platform.settings import Settings
+from orchestrations.contracts.notifications import Notification
+from orchestrations.contracts.runs import RunStatus
+from orchestrations.errors import InvalidSetting
+
+SECRET_SETTING = "APPROVAL_LINK_SECRET"  # noqa: S105 - the name of the setting
+FEWEST_CHARACTERS = 32
+
+
+def notification_link(settings: Settings, notification: Notification) -> str | None:
+    """The link to the run or the rollout, or to its question; None if the page has no address."""
+    status = notification.status
+    approval = status.approval if notification.kind == "awaiting_approval" else None
+    screen = "runs" if isinstance(status, RunStatus) else "rollouts"
+    return _link(settings, screen, status.id, approval)
+
+
+def approval_link(
+    settings: Settings, *, run: str, rollout: str | None, approval: str
+) -> str | None:
+    """The link to a question about a run or a rollout; None if the page has no address."""
+    return _link(settings, "runs" if rollout is None else "rollouts", rollout or run, approval)
+
+
+def linked_approval(settings: Settings, token: str) -> str | None:
+    """The question that a signed link opens; None if the app has not signed the token.
+
+    Raises:
+        InvalidSetting: see `link_secrets`.
+    """
+    signature, _, approval = token.partition(".")
+    return next(
+        (
+            approval
+            for secret in link_secrets(settings)
+            if hmac.compare_digest(_signature(secret, approval).encode(), signature.encode())
+        ),
+        None,
+    )
+
+
+def _link(settings: Settings, screen: str, name: str, approval: str | None) -> str | None:
+    page, secrets = settings.page_url, list[str]()
+    if page is None:
+        return None
+    with contextlib.suppress(InvalidSetting):  # the list of pipelines and `landfall doctor` tell it
+        secrets = link_secrets(settings)
+    if approval is None or not secrets:
+        return f"{page}#/{screen}/{name}"
+    return f"{page}#/answer/{_signature(secrets[0], approval)}.{approval}"
+
+
+def link_secrets(settings: Settings) -> list[str]:
+    """The secrets, separated by spaces while one is rotated; the first one signs.
+
+    Raises:
+        InvalidSetting: one is too short.
+    """
+    secrets = settings.values.get(SECRET_SETTING, "").split()
+    if settings.sign_in == "entra":
+        return []
+    if any(len(each) < FEWEST_CHARACTERS for each in secrets):
+        raise InvalidSetting(
+            f"app setting {SECRET_SETTING}: set it to {FEWEST_CHARACTERS} or more random characters"
+        )
+    return secrets
+
+
+def _signature(secret: str, approval: str) -> str:
+    mac = hmac.digest(secret.encode(), f"approval {approval}".encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(mac).decode().rstrip("=")
