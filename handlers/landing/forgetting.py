@@ -112,17 +112,17 @@ def read_request(clients: Clients, request: str) -> ForgetRequest | None:
     return None if document is None else ForgetRequest.from_dict(document)
 
 
-def list_requests(clients: Clients) -> list[ForgetRequest]:
-    """Every request, newest first."""
+def list_requests(clients: Clients, ending: str = "") -> list[ForgetRequest]:
+    """Every request of which the id has this ending, newest first."""
     folders = [each.name for each in clients.records.walk_blobs(name_starts_with="forgotten/")]
-    names = sorted((name for name in folders if name.endswith("/")), reverse=True)
+    names = sorted((name for name in folders if name.endswith(f"{ending}/")), reverse=True)
     found = (read_request(clients, name.split("/")[1]) for name in names)
     return [each for each in found if each is not None]
 
 
 def find_unfinished(clients: Clients, digest: str) -> ForgetRequest | None:
     """The newest request for the same blobs that is not done, if there is one."""
-    same = (each for each in list_requests(clients) if each.id.endswith(f"-{digest}"))
+    same = list_requests(clients, ending=f"-{digest}")
     return next((each for each in same if each.done_at is None), None)
 
 

@@ -1,4 +1,4 @@
-"""Links to the operators' page, for people who are told of something.
+"""Links to the operators' page, also for people who are told of something.
 
 What a link names is in the fragment of its address, which is not sent to a server: a mail scanner
 that opens it does nothing. The link to a question is signed if `APPROVAL_LINK_SECRET` is set: it
@@ -12,6 +12,8 @@ import base64
 import contextlib
 import hashlib
 import hmac
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
 
 from handlers.platform.settings import Settings
 from orchestrations.contracts.notifications import Notification
@@ -20,6 +22,13 @@ from orchestrations.errors import InvalidSetting
 
 SECRET_SETTING = "APPROVAL_LINK_SECRET"  # noqa: S105 - the name of the setting
 FEWEST_CHARACTERS = 32
+
+
+def fragment(screen: str, name: str = "", query: Mapping[str, str] | None = None) -> str:
+    """A screen of the page, as the fragment of its address; page/app.js names the screens."""
+    one = f"/{quote(name, safe='', errors='replace')}" if name else ""
+    asked = f"?{urlencode(query, errors='replace')}" if query else ""
+    return f"#/{screen}{one}{asked}"
 
 
 def notification_link(settings: Settings, notification: Notification) -> str | None:
@@ -61,8 +70,8 @@ def _link(settings: Settings, screen: str, name: str, approval: str | None) -> s
     with contextlib.suppress(InvalidSetting):  # the list of pipelines and `landfall doctor` tell it
         secrets = link_secrets(settings)
     if approval is None or not secrets:
-        return f"{page}#/{screen}/{name}"
-    return f"{page}#/answer/{_signature(secrets[0], approval)}.{approval}"
+        return page + fragment(screen, name)
+    return page + fragment("answer", f"{_signature(secrets[0], approval)}.{approval}")
 
 
 def link_secrets(settings: Settings) -> list[str]:

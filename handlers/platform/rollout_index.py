@@ -128,14 +128,15 @@ def read_steps(clients: Clients, rollout: str) -> Mapping[str, datetime]:
     }
 
 
-def trial_time(clients: Clients, rollout: str) -> timedelta | None:
+def trial_time(clients: Clients, rollout: str, end: RolloutState | None) -> timedelta | None:
     """The time from the creation of its deployment until it was live or ended, if both are known.
 
-    The end of a rollout that was never live is when its outcome was recorded.
+    The end of a rollout that was never live is when its outcome was recorded; `end` is that of
+    `recorded_end`.
     """
     steps = read_steps(clients, rollout)
     began_at, ended_at = steps.get("deploying"), steps.get("live")
-    if ended_at is None and recorded_end(clients, rollout) not in (None, "finished"):
+    if ended_at is None and end not in (None, "finished"):
         for outcome in clients.records.list_blobs(name_starts_with=_outcome(rollout)):
             ended_at = outcome.last_modified
     if began_at is None or ended_at is None:

@@ -83,8 +83,7 @@ async def approve(
     approval: str,
 ) -> ApprovalDetail:
     """Let the model go on. The answer counts once, for exactly what the hash names."""
-    held = _roles(clients, headers)
-    return await _answer(clients, starter, asked, "approve", now, held, approval=approval)
+    return await _answer(clients, starter, asked, "approve", now, headers, approval=approval)
 
 
 async def reject(
@@ -97,8 +96,7 @@ async def reject(
     approval: str,
 ) -> ApprovalDetail:
     """Keep the model back: its run ends as not promoted, its rollout is rolled back."""
-    held = _roles(clients, headers)
-    return await _answer(clients, starter, asked, "reject", now, held, approval=approval)
+    return await _answer(clients, starter, asked, "reject", now, headers, approval=approval)
 
 
 def get_linked_approval(clients: Clients, now: datetime, *, token: str) -> ApprovalDetail:
@@ -111,6 +109,7 @@ async def answer_linked_approval(
     starter: DurableOrchestrationClient,
     asked: AnswerApproval,
     now: datetime,
+    headers: Mapping[str, str],
     *,
     token: str,
     verb: str,
@@ -119,7 +118,8 @@ async def answer_linked_approval(
     approval = _linked(clients, token)
     if verb not in get_args(Verb):
         raise Problem(404, "unknown-answer", f"an answer is approve or reject, not {verb!r}")
-    return await _answer(clients, starter, asked, cast("Verb", verb), now, approval=approval)
+    given = cast("Verb", verb)
+    return await _answer(clients, starter, asked, given, now, headers, approval=approval)
 
 
 def _linked(clients: Clients, token: str) -> str:
@@ -138,12 +138,14 @@ async def _answer(
     asked: AnswerApproval,
     verb: Verb,
     now: datetime,
-    held: Collection[str] = (),
+    headers: Mapping[str, str],
     *,
     approval: str,
 ) -> ApprovalDetail:
     question = await STORAGE.ask(_find, clients, approval)
     answer = Answer(verb=verb, by=asked.by, reason=asked.reason, at=now)
+    # With function keys nobody has checked the header.
+    held = roles(headers) if clients.settings.sign_in == "entra" else ()
     _refuse(question, answer, asked.hash, held)
     subject = question.agreed.subject
     instance = await starter.get_status(subject)
@@ -157,11 +159,6 @@ async def _answer(
     await STORAGE.ask(keep_action, clients, verb, on, asked, outcome=outcome)
     await wake_up(starter, subject)
     return _detail(question, now)
-
-
-def _roles(clients: Clients, headers: Mapping[str, str]) -> Collection[str]:
-    """The caller's app roles; with function keys nobody has checked the header."""
-    return roles(headers) if clients.settings.sign_in == "entra" else ()
 
 
 def _refuse(question: Question, answer: Answer, shown_hash: str, held: Collection[str]) -> None:

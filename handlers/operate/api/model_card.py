@@ -19,6 +19,7 @@ from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.model_documents import ModelCard, ModelDetail
 from handlers.operate.api.model_effort import UNKNOWN, emissions, of_rollout, of_run, together
 from handlers.operate.api.models import azure_ml_asked, get_model
+from handlers.operate.api.picture_drawing import link
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.configurations import read_job_file
 from handlers.platform.configuration.pipeline_files import load_queues
@@ -116,7 +117,14 @@ def _rollouts(
 ) -> list[tuple[RolloutStatus, RolloutState | None, timedelta | None]]:
     page = list_rollouts(clients, pipeline=pipeline.name, after=None, limit=ROLLOUTS_SEARCHED)
     found = [each for each in page.rollouts if each.model.version == version]
-    return [(each, recorded_end(clients, each.id), trial_time(clients, each.id)) for each in found]
+    return [_rollout(clients, each) for each in found]
+
+
+def _rollout(
+    clients: Clients, asked: RolloutStatus
+) -> tuple[RolloutStatus, RolloutState | None, timedelta | None]:
+    end = recorded_end(clients, asked.id)
+    return asked, end, trial_time(clients, asked.id, end)
 
 
 def tell(facts: Facts) -> str:
@@ -149,7 +157,7 @@ def _about(facts: Facts) -> Iterator[str]:
             else f"version {model.compared_with}",
         }
     )
-    yield f"- [picture of the pipeline over time](/api/ui#/pipelines/{model.pipeline})"
+    yield f"- [picture of the pipeline over time]({link('pipelines', model.pipeline)})"
 
 
 def _data(facts: Facts) -> Iterator[str]:

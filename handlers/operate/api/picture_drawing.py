@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, get_args
-from urllib.parse import quote, urlencode
 
+from handlers.notify.page_links import fragment
 from handlers.platform.record_store import countdown
 from orchestrations.contracts.outcomes import Colour, rule_of_run
 from orchestrations.contracts.run_states import RunState, UnfinishedRunState
@@ -72,10 +72,8 @@ _OBEYED = re.compile(
 
 
 def link(screen: str, name: str = "", query: Mapping[str, str] | None = None) -> str:
-    """The address of a screen of the page; page/app.js names them."""
-    one = f"/{quote(name, safe='', errors='replace')}" if name else ""
-    asked = f"?{urlencode(query, errors='replace')}" if query else ""
-    return f"/api/ui#/{screen}{one}{asked}"
+    """The address of a screen of the page."""
+    return f"/api/ui{fragment(screen, name, query)}"
 
 
 def actions_until(moment: datetime) -> str:

@@ -4,7 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from handlers.platform.rollout_index import read_steps, record_outcome, record_step, trial_time
+from handlers.platform.rollout_index import (
+    read_steps,
+    record_outcome,
+    record_step,
+    recorded_end,
+    trial_time,
+)
 from orchestrations.contracts.rollouts import RolloutOutcome
 from tests.fakes.azure_ml import FIRST_WRITE, World, make_world
 from tests.spying import spy
@@ -57,4 +63,4 @@ def test_a_trial_lasts_from_the_deployment_until_it_is_live_or_ends(
     if outcome is not None:
         record_outcome(world.clients, ROLLOUT, outcome)
     expected = None if minutes is None else timedelta(minutes=minutes)
-    assert trial_time(world.clients, ROLLOUT) == expected
+    assert trial_time(world.clients, ROLLOUT, recorded_end(world.clients, ROLLOUT)) == expected
