@@ -56,7 +56,8 @@ async def two_models(scene: Scene) -> None:
     await scene.until("rollout", ended_as("finished"), number=2)
 
 
-@pytest_asyncio.fixture(scope="package", loop_scope="package")
+# Of the module: its clients and its settings must end before the next module begins.
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
 async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Laptop]:
     """The app, with clients of its endpoint; each of their calls must have been answered."""
     options = make_app(tmp_path_factory.mktemp("traffic"), [LIVE])
