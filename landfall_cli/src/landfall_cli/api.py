@@ -21,6 +21,10 @@ class Unreachable(Exception):
     """The API does not answer, or does not accept the caller; the message says how to fix it."""
 
 
+class NoAnswer(Unreachable):
+    """There was no response: the address is wrong, or there is an outage."""
+
+
 class Refused(Exception):
     """The API refused a request with a problem document."""
 
@@ -59,12 +63,14 @@ class Api:
         """
         self.connection = connection
         self._get_token = get_token or entra_token
+        self.has_answered = False
 
     def get(self, path: str, **parameters: str | int | None) -> Any:
         """Read a resource.
 
         Raises:
-            Unreachable: there is no response, or the API does not accept the key.
+            NoAnswer: there is no response.
+            Unreachable: there is no usable address or token, or the API does not accept the key.
             Refused: the API returned a problem document.
         """
         given = {name.strip("_"): value for name, value in parameters.items() if value is not None}
@@ -93,15 +99,17 @@ class Api:
         request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - checked above
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - likewise
-                return json.load(answer)
+                document = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error) from None
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise Unreachable(
+            raise NoAnswer(
                 f"{self.connection.url} (from {self.connection.source}) does not answer: {reason}"
             ) from None
+        self.has_answered = True
+        return document
 
     def _given(self) -> str:
         if self.connection.scope and self.connection.key:

@@ -168,7 +168,7 @@ def _follow(session: Session, rollout: str, wanted: AbstractSet[str], *, since: 
     while document is None or not (document["broken"] or shown in ENDS | wanted):
         if document is not None:
             time.sleep(POLL_SECONDS)
-        document = _read(session, rollout) if document is None else session.api.get(_path(rollout))
+        document = _read(session, rollout) if document is None else session.follow(_path(rollout))
         if document["traffic"] not in (None, traffic):
             traffic, moved = document["traffic"], time.monotonic()
         if document["state"] != shown:
@@ -194,7 +194,7 @@ def _read(session: Session, rollout: str) -> Any:
     """A rollout that was asked for, as soon as it has begun: its message is on its way."""
     while True:
         try:
-            return session.api.get(_path(rollout))
+            return session.follow(_path(rollout))
         except Refused as error:
             if error.problem.get("type") not in NOT_BEGUN:
                 raise

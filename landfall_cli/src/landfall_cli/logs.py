@@ -29,9 +29,7 @@ def logs(
     """
     output, offset, told = session.output, None, ""
     while True:
-        it = session.api.get(
-            f"/api/runs/{run}/logs", job=job, file=file, lines=lines, offset=offset
-        )
+        it = session.follow(f"/api/runs/{run}/logs", job=job, file=file, lines=lines, offset=offset)
         head = _head(it)
         text = it["text"] if head == told else f"{head}\n{it['text']}"
         if text:

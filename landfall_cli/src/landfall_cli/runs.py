@@ -83,7 +83,7 @@ def watch(session: Session, run: Run) -> None:
     """Follow a run until it has ended; exit code 1 if it failed, was held or was cancelled."""
     shown = ""
     while True:
-        document = session.api.get(f"/api/runs/{run}")
+        document = session.follow(f"/api/runs/{run}")
         following = _following(document)
         if document.get("state", shown) != shown:
             shown = document["state"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 from rich.console import Console
 
-from landfall_cli.api import Api, Refused, Unreachable
+from landfall_cli.api import Api, NoAnswer, Refused, Unreachable
 from landfall_cli.connection import Connection, NotConfigured
 from landfall_cli.output import Output, complain, visible
 
@@ -23,6 +24,9 @@ OptionalReason = Annotated[str | None, typer.Option(help="Why; it is kept.")]
 By = Annotated[str | None, typer.Option(help="Who you are; the user's name by default.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 After = Annotated[str | None, typer.Option(help="Of `next`: the page that follows.")]
+RETRY_SECONDS = 2.0
+OUTAGE_SECONDS = 900.0
+"""How long a command that follows something waits for an answer."""
 
 
 class Exit(IntEnum):
@@ -51,6 +55,29 @@ class Session:
             NotConfigured: its address is unknown.
         """
         return Api(self._connect())
+
+    def follow(self, path: str, **parameters: str | int | None) -> Any:
+        """Read again what a command follows. An outage is told once, and waited for.
+
+        Raises:
+            Unreachable: as `Api.get`, or an outage lasts for too long.
+            Refused: likewise.
+        """
+        began: float | None = None
+        while True:
+            try:
+                return self.api.get(path, **parameters)
+            except (NoAnswer, Refused) as error:
+                is_outage = isinstance(error, NoAnswer) or error.status >= 500  # noqa: PLR2004 - an error of the server
+                # Without any answer yet, it is rather the address that is wrong.
+                if not (is_outage and self.api.has_answered):
+                    raise
+                if began is None:
+                    began = time.monotonic()
+                    complain(f"{error}. The command waits for an answer.")
+                elif time.monotonic() - began > OUTAGE_SECONDS:
+                    raise
+                time.sleep(RETRY_SECONDS)
 
     def act(
         self,

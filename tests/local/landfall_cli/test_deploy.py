@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import landfall_cli.deploy
+import landfall_cli.session
 from handlers.operate.api.model_documents import ChampionChanged
 from landfall_cli.__main__ import app
 from tests.local.http_server import JsonHandler, serving
@@ -29,8 +30,8 @@ class Service(JsonHandler, BaseHTTPRequestHandler):
 
     posted: list[tuple[str, Any]]
     listed: list[Any]
-    states: list[dict[str, Any] | None]
-    """What the followed rollout becomes; None: it has not begun."""
+    states: list[dict[str, Any] | int | None]
+    """What the followed rollout becomes; None: it has not begun; 503: an outage."""
     stage: str
 
     def do_GET(self) -> None:
@@ -47,6 +48,8 @@ class Service(JsonHandler, BaseHTTPRequestHandler):
             changes = self.states.pop(0) if len(self.states) > 1 else self.states[0]
             if changes is None:
                 self.answer(404, UNKNOWN)
+            elif isinstance(changes, int):
+                self.answer(changes, {"type": "/problems/unavailable", "detail": "the hub hangs"})
             else:
                 shown = ROLLOUT.model_copy(update=changes).model_dump(mode="json")
                 self.answer(200, shown | {"id": path.rpartition("/")[2]})
@@ -73,6 +76,7 @@ class Service(JsonHandler, BaseHTTPRequestHandler):
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(landfall_cli.deploy, "POLL_SECONDS", 0)
+    monkeypatch.setattr(landfall_cli.session, "RETRY_SECONDS", 0)
     Service.posted, Service.listed, Service.stage = [], [], "champion"
     Service.states = [{"state": "finished", "traffic": None}]
     with serving(Service) as found:
@@ -100,6 +104,19 @@ def test_a_deployed_model_is_followed_from_before_its_rollout_begins_until_it_is
     assert last == "traffic of digits-live: 100 % on version 2, after 0 s"
     asked = {"pipeline": "live", "version": "4", "at_once": True, **ASKED}
     assert Service.posted == [("/api/rollouts", asked)]
+
+
+def test_an_outage_is_told_once_and_is_no_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Service.states = [None, 503, {"state": "deploying"}, 503, 502, {"state": "live"}]
+    result = landfall(url, "deploy", "digits")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "the hub hangs. The command waits for an answer.\n" * 2
+    monkeypatch.setattr(landfall_cli.session, "OUTAGE_SECONDS", 0)
+    Service.states = [503]
+    result = landfall(url, "deploy", "digits")
+    assert result.exit_code == 3, result.output
+    nobody = ["--url", "http://127.0.0.1:1", "runs", "watch", "a-run"]
+    assert CliRunner().invoke(app, nobody).exit_code == 3
 
 
 @pytest.mark.parametrize("end", ["rolled_back", "superseded", "failed", "broken"])
