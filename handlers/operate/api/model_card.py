@@ -256,7 +256,7 @@ def _service(facts: Facts) -> Iterator[str]:
     if facts.rollouts:
         yield ""
         rows = [
-            (each.id, each.deployment, end or each.state, _moment(each.since))
+            (each.id, each.deployment, end or "has not ended", _moment(each.since))
             for each, end, _ in facts.rollouts
         ]
         yield from _table(("rollout", "deployment", "state", "asked for"), rows)

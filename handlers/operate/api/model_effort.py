@@ -78,7 +78,7 @@ def of_rollout(
         cost = cost_by_size(queues, compute, hours)
     return Use(
         id=asked.id,
-        state=end or (asked.state if trial is None else "live"),
+        state=end or ("has not ended" if trial is None else "live"),
         compute=compute,
         hours=hours,
         cost=cost,

@@ -56,7 +56,8 @@ def state_of(
         zones: its zones that matter, the one that changed last first.
         now: the time, UTC.
     """
-    needed = next(filter(None, map(_why_a_person, zones)), None)
+    asking = (sentences.of_run(run, pipeline) for run in running if run.approval is not None)
+    needed = next(filter(None, (*map(_why_a_person, zones), *asking)), None)
     if needed is not None:
         return "needs-a-human", needed
     if running:

@@ -60,6 +60,8 @@ def of_run(run: RunStatus, pipeline: Pipeline) -> str:
         "queued": pipeline.limits.queued_seconds,
         "running": pipeline.limits.running_seconds,
     }
+    if run.approval is not None:
+        return f"{text}; it is {run.reason}"
     limit = limits.get(run.state)
     if limit is None:
         return text

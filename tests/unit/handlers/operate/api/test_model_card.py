@@ -167,6 +167,7 @@ def test_a_card_tells_what_its_rollouts_took() -> None:
     told = tell(facts(run(1, "succeeded"), rollouts=rollouts))
     where = "2 x Standard\\_DS3\\_v2, test and bake"
     for line in (
+        "| rollout-digits-2-3 | model-7 | has not ended | 2026-11-22 00:00 UTC |",
         f"| rollout-digits-2-3 | live | 1.00 | 2.00 EUR | {where} |",
         f"| rollout-digits-2-2 | rolled\\_back | 2.50 | 5.00 EUR | {where} |",
         "| rollout-digits-2-1 | failed | not known | not known | no begin or no end is recorded |",

@@ -85,6 +85,14 @@ def test_work_comes_after_what_needs_a_person() -> None:
     assert state(zone(), zone(troubles=[FAILED]), running=[run("running")])[0] == "needs-a-human"
 
 
+def test_a_run_that_asks_people_needs_them() -> None:
+    asks = {"approval": "approval-1", "reason": "waiting for approval before registration"}
+    asking = run("judging").model_copy(update=asks)
+    shown, sentence = state(zone(), running=[run("running"), asking])
+    assert shown == "needs-a-human"
+    assert sentence.endswith("; it is waiting for approval before registration")
+
+
 def test_an_idle_pipeline_of_partitions_says_which_changed_last() -> None:
     newest, older = zone(partition="2026-11-21"), zone(partition="2026-11-20", last=None)
     shown = state_of(PARTITIONED, None, [], [newest, older], now=NOW)
