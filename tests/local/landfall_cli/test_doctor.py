@@ -48,6 +48,8 @@ class Handler(JsonHandler, BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         document = self.answers[self.path.partition("?")[0]]
+        if isinstance(document, list):  # answers in turn
+            document = document.pop(0)
         status = document if isinstance(document, int) else 200
         self.answer(status, {"detail": "out of reach"} if status != 200 else document)
 
@@ -125,6 +127,14 @@ def test_what_is_bad_is_named_with_its_remedy(
     assert bad["name"] == name
     assert finding in bad["finding"]
     assert remedy in bad["remedy"]
+
+
+def test_a_fresh_instance_that_still_loads_the_sdk_is_asked_again() -> None:
+    healthy = HEALTHY["/api/pipelines/digits"]
+    code, _ = examined(
+        {"/api/pipelines/digits": [{**healthy, "champion_problem": "Unavailable"}, healthy]}
+    )
+    assert code == 0
 
 
 def test_a_warning_about_compute_is_shown_and_is_no_failure() -> None:
