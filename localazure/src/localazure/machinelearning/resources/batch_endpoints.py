@@ -239,6 +239,8 @@ def _document(request: web.Request, endpoint: Resource) -> dict[str, Any]:
     properties = {
         **endpoint.properties,
         "authMode": "AADToken",
+        # Also without one: clients set the name in it.
+        "defaults": {"deploymentName": default_of(endpoint.properties)},
         "properties": endpoint.properties.get("properties") or {},
         "provisioningState": "Succeeded",
         "scoringUri": f"{environment.azure_ml_url}{JOBS_PREFIX}{workspace.id}/{path}/jobs",

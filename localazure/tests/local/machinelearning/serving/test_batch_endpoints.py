@@ -98,7 +98,7 @@ class Endpoint:
 
     def set_default(self, name: str) -> None:
         endpoint = self.ml.batch_endpoints.get("weighing")
-        endpoint.defaults = {"deployment_name": name}
+        endpoint.defaults.deployment_name = name  # as Microsoft's notebooks do
         self.put(endpoint)
 
     def data(self, *values: object) -> Input:
