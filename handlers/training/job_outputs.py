@@ -24,7 +24,7 @@ from handlers.platform.azure_ml import if_found
 from handlers.platform.azure_ml_jobs import failure_message
 from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.pipeline_files import SWEEP
+from handlers.platform.configuration.azure_ml_files import SWEEP
 from handlers.platform.manifests import read_manifest_from
 from handlers.platform.run_records import read_cancel_request, read_claim, read_run_record
 from orchestrations.contracts.base import Failure, problems_of

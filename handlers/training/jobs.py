@@ -21,9 +21,7 @@ from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, refused_as_job_rejected
 from handlers.platform.azure_ml_jobs import job_state
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.configurations import read_job_file
-from handlers.platform.configuration.located_yaml import read_text
-from handlers.platform.configuration.pipeline_files import (
+from handlers.platform.configuration.azure_ml_files import (
     COMMAND,
     PIPELINE,
     SWEEP,
@@ -31,6 +29,8 @@ from handlers.platform.configuration.pipeline_files import (
     job_type,
     parse_job_file,
 )
+from handlers.platform.configuration.configurations import read_job_file
+from handlers.platform.configuration.located_yaml import read_text
 from handlers.platform.run_records import read_cancel_request
 from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion, find_champion

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import yaml
 
-from handlers.platform.configuration.pipeline_files import PIPELINE, SWEEP, job_type
+from handlers.platform.configuration.azure_ml_files import PIPELINE, SWEEP, job_type
 from handlers.platform.settings import PARTS, region_name
 from orchestrations.configuration.pipeline import Pipeline
 

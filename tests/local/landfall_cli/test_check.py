@@ -24,7 +24,8 @@ def folder(tmp_path: Path) -> Path:
         shutil.copytree(APP_FOLDER / name, tmp_path / name)
     for name in ("function_app.py", "host.json"):
         shutil.copy(APP_FOLDER / name, tmp_path)
-    (tmp_path / "recorded").mkdir()
+    for name in ("recorded", "trainers"):
+        (tmp_path / name).mkdir()
     shutil.copy(HISTORY, tmp_path / "recorded")
     return tmp_path
 

@@ -21,8 +21,10 @@ DIGITS = "digits"
 
 @pytest.fixture
 def pipelines(tmp_path: Path) -> Path:
-    shutil.copytree(APP_FOLDER / "pipelines" / "digits", tmp_path / "digits")
-    return tmp_path
+    folder = tmp_path / "pipelines"
+    shutil.copytree(APP_FOLDER / "pipelines" / "digits", folder / "digits")
+    (tmp_path / "trainers").mkdir()  # the code of the job
+    return folder
 
 
 @pytest.fixture
@@ -59,13 +61,14 @@ def test_the_hash_is_of_the_code_too(world: World, pipelines: Path) -> None:
     program.mkdir()
     (program / "train.py").write_text("print(1)")
     job = pipelines / "digits" / "job.yml"
-    job.write_text("code: ../../program\ncommand: train ${{inputs.seed}}\n", "utf-8")
+    text = "code: ../../program\ncommand: train ${{inputs.seed}}\ninputs: {seed: 7}\n"
+    job.write_text(text, "utf-8")
     first = resolve_configuration(world.clients, DIGITS).hash
     assert resolve_configuration(world.clients, DIGITS).hash == first
     (program / "train.py").write_text("print(2)")
     second = resolve_configuration(world.clients, DIGITS).hash
     assert second != first
-    assert read_job_file(world.clients, "digits", second, "job.yml") == job.read_text("utf-8")
+    assert read_job_file(world.clients, "digits", second, "job.yml") == text
 
 
 def test_a_configuration_is_read_after_its_pipeline_was_removed(
