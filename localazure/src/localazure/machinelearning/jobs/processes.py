@@ -190,6 +190,8 @@ def _shared_environment(
         **_identity_variables(spec.principal),
         "AZUREML_RUN_ID": spec.name,
         "AZUREML_EXPERIMENT_ID": spec.experiment,
+        "AZUREML_EXPERIMENT_NAME": spec.experiment,
+        "AZUREML_NODE_COUNT": str(spec.node_count),
         "AZUREML_ARM_SUBSCRIPTION": environment.subscription_id,
         "AZUREML_ARM_RESOURCEGROUP": environment.resource_group,
         "AZUREML_ARM_WORKSPACE_NAME": environment.workspace,

@@ -154,6 +154,7 @@ def test_the_ranks_of_a_distributed_job_meet_and_are_streamed(
     assert [entry["RANK"] for entry in seen] == ["0", "1", "2", "3"]
     first = seen[0]
     assert first["AZUREML_RUN_ID"] == "ranks"
+    assert first["AZUREML_NODE_COUNT"] == "2"
     assert first["AZUREML_ARM_WORKSPACE_NAME"] == local.environment.workspace
     assert first["AZURE_ML_OUTPUT_results"].endswith("/ranks/outputs/results")
     assert "LOCALAZURE_READY_FD" not in first
