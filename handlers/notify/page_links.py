@@ -36,13 +36,22 @@ def rollout_fragment(rollout: str) -> str:
     return fragment("models", query={"rollout": rollout})
 
 
-def notification_link(settings: Settings, notification: Notification) -> str | None:
-    """The link to the run or the rollout, or to its question; None if the page has no address."""
+def notification_links(settings: Settings, notification: Notification) -> dict[str, str]:
+    """The links that a notification has; none if the page has no address.
+
+    `url` leads to the run or the rollout, or to its question. `picture_url` leads to the pipeline
+    over time, if a model was promoted.
+    """
     status = notification.status
     approval = status.approval if notification.kind == "awaiting_approval" else None
     is_run = isinstance(status, RunStatus)
     place = fragment("runs", status.id) if is_run else rollout_fragment(status.id)
-    return _link(settings, place, approval)
+    url = _link(settings, place, approval)
+    if url is None:
+        return {}
+    picture = f"{settings.page_url}{fragment('pipelines', status.pipeline)}"
+    is_promoted = notification.kind in ("succeeded", "deployed")
+    return {"url": url, **({"picture_url": picture} if is_promoted else {})}
 
 
 def approval_link(
