@@ -21,12 +21,12 @@ export const href = (screen, parameters = {}) => {
   return `#/${screen}${query.size ? `?${query}` : ""}`;
 };
 
-// Texts of a line's length are not broken.
+// The class of a text: what is no longer than a line is not broken.
 const SHORT = 40;
-export const labelled = (kind, text) => (text.length < SHORT ? `${kind} nowrap` : kind);
+export const unbroken = (kind, text) => (text.length < SHORT ? `${kind} nowrap` : kind);
 
-export const RunLink = ({ id }) => html`<a class=${labelled("mono", id)} href=${href(`runs/${id}`)}>${id}</a>`;
-export const PipelineLink = ({ name }) => html`<a class=${labelled("name", name)} href=${href(`pipelines/${name}`)}>${name}</a>`;
+export const RunLink = ({ id }) => html`<a class=${unbroken("mono", id)} href=${href(`runs/${id}`)}>${id}</a>`;
+export const PipelineLink = ({ name }) => html`<a class=${unbroken("name", name)} href=${href(`pipelines/${name}`)}>${name}</a>`;
 
 // Until something is known: that it loads, or why it does not. After that, whether it is fresh: what is not
 // stays, in grey, with its times as they were. `what` is the subject of "not known".
@@ -53,9 +53,9 @@ export function Table({ caption, columns, rows, empty }) {
   if (!rows.length) return html`<p class="note">${empty}</p>`;
   return html`<table>
     <caption class="hidden">${caption}</caption>
-    <thead><tr>${columns.map((name) => html`<th scope="col" class=${labelled("", name)}>${name}</th>`)}</tr></thead>
+    <thead><tr>${columns.map((name) => html`<th scope="col" class=${unbroken("", name)}>${name}</th>`)}</tr></thead>
     <tbody>${rows.map(
-      (cells) => html`<tr tabindex="-1" data-row>${cells.map((cell, index) => html`<td data-label=${columns[index]}><div class=${typeof cell === "string" ? labelled("", cell) : ""}>${cell}</div></td>`)}</tr>`,
+      (cells) => html`<tr tabindex="-1" data-row>${cells.map((cell, index) => html`<td data-label=${columns[index]}><div class=${typeof cell === "string" ? unbroken("", cell) : ""}>${cell}</div></td>`)}</tr>`,
     )}</tbody>
   </table>`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, labelled, Loaded, number, Pages, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, number, Pages, PipelineLink, RunLink, Table, unbroken } from "/api/ui/parts.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { exact, Sentence, Time } from "/api/ui/times.js";
 
@@ -31,7 +31,7 @@ function Actions({ after }) {
   const actions = useResource(`/api/actions?limit=20${after ? `&after=${after}` : ""}`);
   return html`<h2>Who did what</h2><${Loaded} of=${actions}>${(data) => html`
     <${Table} caption="Actions" empty="Nobody has done anything over the API yet." columns=${["When", "Who", "What", "Why", "Outcome"]}
-      rows=${data.actions.map((each) => [html`<${Time} at=${each.at} />`, each.by, html`<b>${each.action}</b> <span class=${labelled("name", each.on)}>${each.on}</span>`, each.reason, each.outcome])} />
+      rows=${data.actions.map((each) => [html`<${Time} at=${each.at} />`, each.by, html`<b>${each.action}</b> <span class=${unbroken("name", each.on)}>${each.on}</span>`, each.reason, each.outcome])} />
     <${Pages} next=${data.next} after=${after} to=${(place) => href("history", { after: place })} />
   `}</>`;
 }

@@ -30,7 +30,7 @@ function NeedsHuman({ pipelines, letters, alarms, approvals, after }) {
   const cards = [
     ...(approvals.data?.approvals ?? []).map(({ agreed, deadline, on_silence: silence }) => html`<article class="card bad">
       <h3><a href=${agreed.rollout ? rolloutHref(agreed.rollout) : href(`runs/${agreed.run}`)}>Approve ${agreed.model} before ${agreed.before}?</a></h3>
-      <p>It ends <${Time} at=${deadline} />; without an answer: ${silence}.</p>
+      <p>Without an answer <${Time} at=${deadline} />: ${silence}.</p>
     </article>`),
     ...others.map((each) => html`<article class="card bad">
       <h3><${PipelineLink} name=${each.name} /></h3>

@@ -2,7 +2,7 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, labelled, Loaded, number, Pages, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, number, Pages, PipelineLink, RunLink, Table, unbroken } from "/api/ui/parts.js";
 import { Approval } from "/api/ui/screens/approvals.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
@@ -22,7 +22,7 @@ export function Rollouts({ after }) {
       <${Table} caption="Rollouts" empty="No model was rolled out yet: a pipeline with deploy does it." columns=${["State", "Rollout", "Model", "Traffic", "Began", "Why"]}
         rows=${data.rollouts.map((each) => [
           html`<${Badge} state=${each.broken ? "broken" : each.state} />`,
-          html`<a class=${labelled("mono", each.id)} href=${rolloutHref(each.id)}>${each.id}</a>`,
+          html`<a class=${unbroken("mono", each.id)} href=${rolloutHref(each.id)}>${each.id}</a>`,
           html`<${ModelLink} pipeline=${each.pipeline} version=${each.model.version} />`,
           shares(each.traffic),
           html`<${Time} at=${each.created_at} />`,
