@@ -4,40 +4,43 @@ import { html, render, useEffect, useRef, useState } from "/api/ui/vendor/preact
 import { key } from "/api/ui/api.js";
 import { href } from "/api/ui/parts.js";
 import { decoded, visible } from "/api/ui/texts.js";
-import { ActionsScreen } from "/api/ui/screens/actions.js";
 import { AnswerScreen } from "/api/ui/screens/approvals.js";
-import { DataScreen } from "/api/ui/screens/data.js";
-import { DeadLetterScreen, DeadLettersScreen } from "/api/ui/screens/dead_letters.js";
-import { DifferenceScreen } from "/api/ui/screens/differences.js";
+import { ComputeScreen } from "/api/ui/screens/compute.js";
+import { DeadLetterScreen } from "/api/ui/screens/dead_letters.js";
+import { HistoryScreen } from "/api/ui/screens/history.js";
 import { ModelScreen, ModelsScreen } from "/api/ui/screens/models.js";
 import { NowScreen } from "/api/ui/screens/now.js";
 import { PipelineScreen, PipelinesScreen } from "/api/ui/screens/pipelines.js";
-import { QueuesScreen } from "/api/ui/screens/queues.js";
-import { RolloutScreen, RolloutsScreen } from "/api/ui/screens/rollouts.js";
 import { RunScreen, RunsScreen } from "/api/ui/screens/runs.js";
 
 const SCREENS = [
-  { name: "now", title: "Now", key: "n", list: NowScreen },
-  { name: "runs", title: "Runs", key: "r", list: RunsScreen, one: RunScreen },
+  { name: "now", title: "Now", key: "n", list: NowScreen, one: DeadLetterScreen },
   { name: "pipelines", title: "Pipelines", key: "p", list: PipelinesScreen, one: PipelineScreen },
-  { name: "data", title: "Data", key: "b", list: DataScreen, one: DifferenceScreen },
+  { name: "runs", title: "Runs", key: "r", list: RunsScreen, one: RunScreen },
   { name: "models", title: "Models", key: "m", list: ModelsScreen, one: ModelScreen },
-  { name: "rollouts", title: "Rollouts", key: "o", list: RolloutsScreen, one: RolloutScreen },
-  { name: "compute", title: "Compute", key: "c", list: QueuesScreen },
-  { name: "dead-letters", title: "Dead letters", key: "d", list: DeadLettersScreen, one: DeadLetterScreen },
-  { name: "actions", title: "Actions", key: "a", list: ActionsScreen },
+  { name: "compute", title: "Compute and cost", key: "c", list: ComputeScreen },
+  { name: "history", title: "What happened", key: "h", list: HistoryScreen },
 ];
 // Opened by links only.
 const LINKED = [{ name: "answer", title: "Approval", list: NowScreen, one: AnswerScreen }];
+// Earlier addresses, which messages, bookmarks and saved pictures hold.
+const MOVED = {
+  "dead-letters": (id, filters) => href(id ? `now/${id}` : "now", filters),
+  rollouts: (rollout, filters) => href("models", { ...filters, rollout }),
+  data: (data, filters) => (data ? href(`pipelines/${filters.pipeline}`, { ...filters, pipeline: "", data }) : href("history", filters)),
+  actions: (_, filters) => href("history", filters),
+};
 
 function readAddress() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
-  const [name, id] = path.split("/");
-  return {
-    screen: [...SCREENS, ...LINKED].find((screen) => screen.name === name) ?? SCREENS[0],
-    id: id && visible(decoded(id)),
-    filters: Object.fromEntries(new URLSearchParams(query ?? "")),
-  };
+  const [name, id] = path.split("/").map(decoded);
+  const filters = Object.fromEntries(new URLSearchParams(query ?? ""));
+  if (Object.hasOwn(MOVED, name)) {
+    history.replaceState(null, "", MOVED[name](id, filters));
+    return readAddress();
+  }
+  const screen = [...SCREENS, ...LINKED].find((each) => each.name === name) ?? SCREENS[0];
+  return { screen, id: id && visible(id), filters };
 }
 
 function useAddress() {

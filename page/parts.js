@@ -21,8 +21,12 @@ export const href = (screen, parameters = {}) => {
   return `#/${screen}${query.size ? `?${query}` : ""}`;
 };
 
-export const RunLink = ({ id }) => html`<a class="mono" href=${href(`runs/${id}`)}>${id}</a>`;
-export const PipelineLink = ({ name }) => html`<a class="name" href=${href(`pipelines/${name}`)}>${name}</a>`;
+// The class of a text: what is no longer than a line is not broken.
+const SHORT = 40;
+export const unbroken = (kind, text) => (text.length < SHORT ? `${kind} nowrap` : kind);
+
+export const RunLink = ({ id }) => html`<a class=${unbroken("mono", id)} href=${href(`runs/${id}`)}>${id}</a>`;
+export const PipelineLink = ({ name }) => html`<a class=${unbroken("name", name)} href=${href(`pipelines/${name}`)}>${name}</a>`;
 
 // Until something is known: that it loads, or why it does not. After that, whether it is fresh: what is not
 // stays, in grey, with its times as they were. `what` is the subject of "not known".
@@ -49,12 +53,18 @@ export function Table({ caption, columns, rows, empty }) {
   if (!rows.length) return html`<p class="note">${empty}</p>`;
   return html`<table>
     <caption class="hidden">${caption}</caption>
-    <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <thead><tr>${columns.map((name) => html`<th scope="col" class=${unbroken("", name)}>${name}</th>`)}</tr></thead>
     <tbody>${rows.map(
-      (cells) => html`<tr tabindex="-1" data-row>${cells.map((cell, index) => html`<td data-label=${columns[index]}><div>${cell}</div></td>`)}</tr>`,
+      (cells) => html`<tr tabindex="-1" data-row>${cells.map((cell, index) => html`<td data-label=${columns[index]}><div class=${typeof cell === "string" ? unbroken("", cell) : ""}>${cell}</div></td>`)}</tr>`,
     )}</tbody>
   </table>`;
 }
+
+// The links of a list that the API gives in parts; `to` makes the address of the part after a place.
+export const Pages = ({ next, after, to, back = "newest", on = "older" }) => html`<p class="pages">
+  ${after && html`<a href=${to("")}>${back}</a>`}
+  ${next && html`<a href=${to(new URL(next, location).searchParams.get("after"))}>${on}</a>`}
+</p>`;
 
 export const number = (value) =>
   Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toString();

@@ -15,6 +15,7 @@ from typing import Any
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 from azure.core.messaging import CloudEvent
 
+from handlers.notify.cards import card_body
 from handlers.notify.dead_letter_queue import Rejected, reject, reject_message
 from handlers.notify.outbox import (
     Delivery,
@@ -26,7 +27,7 @@ from handlers.notify.outbox import (
     trouble,
     webhook_body,
 )
-from handlers.notify.page_links import notification_link
+from handlers.notify.page_links import notification_links
 from handlers.notify.webhooks import (
     BODY_LIMIT_BYTES,
     parse_receiver,
@@ -189,7 +190,7 @@ def of_delivery(
 
 def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     notification = delivery.notification
-    content = document(notification, notification_link(clients.settings, notification))
+    content = document(notification, notification_links(clients.settings, notification))
     event = CloudEvent(
         id=notification.id,
         source=f"/landfall/pipelines/{notification.status.pipeline}",
@@ -226,7 +227,7 @@ def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
         alert_id=notification.id,
         kind=notification.kind,
         severity=severity_of(notification.kind),
-        document=document(notification, notification_link(clients.settings, notification)),
+        document=document(notification, notification_links(clients.settings, notification)),
         pipeline=notification.status.pipeline,
         run=notification.status.id,
         traceparent=delivery.traceparent,
@@ -247,18 +248,16 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     disabled = f"webhooks/disabled/{webhook.name}"
     if record_store.read(clients.records, disabled) is not None:
         return Skipped(f"the receiver answered 410 Gone; delete record {disabled} to enable it")
-    secrets = parse_secrets(
-        settings.required(webhook.secret_setting), setting=webhook.secret_setting
-    )
-    url = notification_link(clients.settings, delivery.notification)
-    body = webhook_body(delivery.notification, url, BODY_LIMIT_BYTES)
-    answer = post(
-        receiver,
-        headers=sign(secrets, message_id=delivery.notification.id, at=now, body=body)
-        | traced(delivery.traceparent),
-        body=body,
-        now=now,
-    )
+    notification = delivery.notification
+    links = notification_links(settings, notification)
+    if webhook.format is not None:
+        body, signed = card_body(webhook.format, notification, links), dict[str, str]()
+    else:
+        setting = webhook.secret_setting or ""
+        secrets = parse_secrets(settings.required(setting), setting=setting)
+        body = webhook_body(notification, links, BODY_LIMIT_BYTES)
+        signed = sign(secrets, message_id=notification.id, at=now, body=body)
+    answer = post(receiver, headers=signed | traced(delivery.traceparent), body=body, now=now)
     if answer.accepted:
         return Delivered()
     if answer.status == GONE:

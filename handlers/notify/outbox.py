@@ -107,17 +107,15 @@ class Delivery(Contract):
         )
 
 
-def document(notification: Notification, url: str | None) -> dict[str, Any]:
+def document(notification: Notification, links: Mapping[str, str]) -> dict[str, Any]:
     """The document of every channel: `{"type", "timestamp", "data"}`.
 
-    `data` is the run's `RunStatus`, or the rollout's `RolloutStatus`, with `url`, the link to the
-    page, and with `diagnosis` (a `JobDiagnosis`) if the run's job failed. The envelope is that of
-    Standard Webhooks; a CloudEvent has its own type and time, and contains only the data.
+    `data` is the run's `RunStatus`, or the rollout's `RolloutStatus`, with `links` to the page, and
+    with `diagnosis` (a `JobDiagnosis`) if the run's job failed. The envelope is that of Standard
+    Webhooks; a CloudEvent has its own type and time, and contains only the data.
     """
     diagnosis = notification.diagnosis
-    data = notification.status.to_dict()
-    if url is not None:
-        data["url"] = url
+    data = {**notification.status.to_dict(), **links}
     if diagnosis is not None:
         data["diagnosis"] = diagnosis.to_dict()
     words = "".join(word.capitalize() for word in notification.kind.split("_"))
@@ -133,16 +131,16 @@ def subject_kind(notification: Notification) -> Literal["Run", "Rollout"]:
     return "Run" if isinstance(notification.status, RunStatus) else "Rollout"
 
 
-def webhook_body(notification: Notification, url: str | None, limit_bytes: int) -> bytes:
+def webhook_body(notification: Notification, links: Mapping[str, str], limit_bytes: int) -> bytes:
     """The document, cut to the limit of a webhook's body by removing the oldest log lines."""
-    body = json.dumps(document(notification, url)).encode()
+    body = json.dumps(document(notification, links)).encode()
     diagnosis = notification.diagnosis
     while len(body) > limit_bytes and diagnosis is not None:
         diagnosis = (
             diagnosis.model_copy(update={"log": diagnosis.log[1:]}) if diagnosis.log else None
         )
         cut = notification.model_copy(update={"diagnosis": diagnosis})
-        body = json.dumps(document(cut, url)).encode()
+        body = json.dumps(document(cut, links)).encode()
     return body
 
 

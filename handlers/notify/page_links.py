@@ -31,19 +31,35 @@ def fragment(screen: str, name: str = "", query: Mapping[str, str] | None = None
     return f"#/{screen}{one}{asked}"
 
 
-def notification_link(settings: Settings, notification: Notification) -> str | None:
-    """The link to the run or the rollout, or to its question; None if the page has no address."""
+def rollout_fragment(rollout: str) -> str:
+    """The screen of one rollout."""
+    return fragment("models", query={"rollout": rollout})
+
+
+def notification_links(settings: Settings, notification: Notification) -> dict[str, str]:
+    """The links that a notification has; none if the page has no address.
+
+    `url` leads to the run or the rollout, or to its question. `picture_url` leads to the pipeline
+    over time, if a model was promoted.
+    """
     status = notification.status
     approval = status.approval if notification.kind == "awaiting_approval" else None
-    screen = "runs" if isinstance(status, RunStatus) else "rollouts"
-    return _link(settings, screen, status.id, approval)
+    is_run = isinstance(status, RunStatus)
+    place = fragment("runs", status.id) if is_run else rollout_fragment(status.id)
+    url = _link(settings, place, approval)
+    if url is None:
+        return {}
+    picture = f"{settings.page_url}{fragment('pipelines', status.pipeline)}"
+    is_promoted = notification.kind in ("succeeded", "deployed")
+    return {"url": url, **({"picture_url": picture} if is_promoted else {})}
 
 
 def approval_link(
     settings: Settings, *, run: str, rollout: str | None, approval: str
 ) -> str | None:
     """The link to a question about a run or a rollout; None if the page has no address."""
-    return _link(settings, "runs" if rollout is None else "rollouts", rollout or run, approval)
+    place = fragment("runs", run) if rollout is None else rollout_fragment(rollout)
+    return _link(settings, place, approval)
 
 
 def linked_approval(settings: Settings, token: str) -> str | None:
@@ -63,14 +79,14 @@ def linked_approval(settings: Settings, token: str) -> str | None:
     )
 
 
-def _link(settings: Settings, screen: str, name: str, approval: str | None) -> str | None:
+def _link(settings: Settings, place: str, approval: str | None) -> str | None:
     page, secrets = settings.page_url, list[str]()
     if page is None:
         return None
     with contextlib.suppress(InvalidSetting):  # the list of pipelines and `landfall doctor` tell it
         secrets = link_secrets(settings)
     if approval is None or not secrets:
-        return page + fragment(screen, name)
+        return page + place
     return page + fragment("answer", f"{_signature(secrets[0], approval)}.{approval}")
 
 

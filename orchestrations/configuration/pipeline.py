@@ -273,17 +273,27 @@ class Alarms(Section):
 
 
 class Webhook(Section):
-    """A receiver of signed webhooks. Its URL and secret are app settings."""
+    """A receiver of webhooks: signed documents, or cards. Its URL and secret are app settings."""
 
     name: Name
     """Its name, which a request can give as `receiver`."""
     url_setting: str
     """The app setting with its URL."""
-    secret_setting: str
-    """The app setting with its secret."""
-    # Left out where it is not set, so that the histories of other pipelines do not change.
+    # Left out where they are not set, so that the histories of other pipelines do not change.
+    secret_setting: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The app setting with the secret that signs; for cards, the URL is the secret."""
+    format: Literal["teams", "slack"] | None = Field(default=None, exclude_if=lambda it: it is None)
+    """A card for people: of Microsoft Teams (Workflows) or Slack. Without it, a signed document."""
     on_request: bool = Field(default=False, exclude_if=lambda it: not it)
     """Only for the runs whose request names it as `receiver`."""
+
+    @model_validator(mode="after")
+    def _signs_documents(self) -> Webhook:
+        if self.format is None and self.secret_setting is None:
+            raise ValueError("secret_setting is missing: documents are signed; cards have a format")
+        if self.format is not None and self.secret_setting is not None:
+            raise ValueError(f"secret_setting is not used by format {self.format}: remove it")
+        return self
 
 
 class Notifications(Section):

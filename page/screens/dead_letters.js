@@ -2,10 +2,10 @@
 
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Brief, href, Loaded, messageOf, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Brief, href, Loaded, messageOf, Pages, RunLink, Table } from "/api/ui/parts.js";
 import { Time } from "/api/ui/times.js";
 
-export function LetterActions({ letter, letters = [letter] }) {
+function LetterActions({ letter, letters = [letter] }) {
   const ids = letters.map((each) => each.id);
   const what = ids.length === 1 ? `dead letter ${ids[0]}` : `${ids.length} dead letters`;
   const canRedrive = letters.some((each) => each.kind !== "message");
@@ -17,39 +17,28 @@ export function LetterActions({ letter, letters = [letter] }) {
   </span>`;
 }
 
-export const LetterError = ({ letter }) => html`
-  <a href=${href(`dead-letters/${letter.id}`)}><b>${letter.reason}</b></a> <${Brief} text=${messageOf(letter.reason, letter.description)} />
-  ${letter.remedy && html`<p>${letter.remedy}</p>`}`;
-
-export function DeadLettersScreen({ filters }) {
-  const letters = useResource(`/api/dead-letters${filters.after ? `?after=${filters.after}` : ""}`);
+// What gave up, each with its actions; several can be chosen.
+export function DeadLetters({ letters, next, after }) {
   const [chosen, setChosen] = useState(new Set());
   const toggle = (id) => () => {
-    const next = new Set(chosen);
-    if (!next.delete(id)) next.add(id);
-    setChosen(next);
+    const rest = new Set(chosen);
+    if (!rest.delete(id)) rest.add(id);
+    setChosen(rest);
   };
+  const selected = letters.filter((letter) => chosen.has(letter.id));
   return html`
-    <h1>Dead letters</h1>
-    <${Loaded} of=${letters}>${(data) => {
-      const selected = data.dead_letters.filter((letter) => chosen.has(letter.id));
-      return html`
-        <${RedriveByError} letters=${data.dead_letters} isWhole=${!data.next && !filters.after} />
-        ${selected.length > 0 && html`<p class="bar">${selected.length} chosen <${LetterActions} letters=${selected} /></p>`}
-        <${Table} caption="Dead letters" empty="There is no dead letter: no run, notification or message has given up." columns=${["Choose", "Error, and what to do", "Of", "Since", "Actions"]}
-          rows=${data.dead_letters.map((letter) => [
-            html`<input type="checkbox" aria-label=${`choose ${letter.id}`} checked=${chosen.has(letter.id)} onChange=${toggle(letter.id)} />`,
-            html`<${LetterError} letter=${letter} />`,
-            letter.run ? html`<${RunLink} id=${letter.run} />${letter.kind !== "run" && html` <span class="dim">${letter.kind}</span>`}` : letter.kind,
-            html`<${Time} at=${letter.enqueued_at} />`,
-            html`<${LetterActions} letter=${letter} />`,
-          ])} />
-        <p class="pages">
-          ${filters.after && html`<a href=${href("dead-letters")}>oldest</a>`}
-          ${data.next && html`<a href=${href("dead-letters", { after: new URL(data.next, location).searchParams.get("after") })}>newer</a>`}
-        </p>`;
-    }}</>
-  `;
+    <${RedriveByError} letters=${letters} isWhole=${!next && !after} />
+    ${selected.length > 0 && html`<p class="bar">${selected.length} chosen <${LetterActions} letters=${selected} /></p>`}
+    <${Table} caption="Dead letters" empty="No more dead letters." columns=${["Choose", "Gave up, and what to do", "Of", "Since", "Actions"]}
+      rows=${letters.map((letter) => [
+        html`<input type="checkbox" aria-label=${`choose ${letter.id}`} checked=${chosen.has(letter.id)} onChange=${toggle(letter.id)} />`,
+        html`<a href=${href(`now/${letter.id}`)}><b>${letter.reason}</b></a> <${Brief} text=${messageOf(letter.reason, letter.description)} />
+          ${letter.remedy && html`<p>${letter.remedy}</p>`}`,
+        letter.run ? html`<${RunLink} id=${letter.run} />${letter.kind !== "run" && html` <span class="dim">${letter.kind}</span>`}` : letter.kind,
+        html`<${Time} at=${letter.enqueued_at} />`,
+        html`<${LetterActions} letter=${letter} />`,
+      ])} />
+    <${Pages} next=${next} after=${after} back="oldest" on="newer" to=${(place) => href("now", { after: place })} />`;
 }
 
 // One button for each error: after its cause is removed, everything that gave up by it goes on.
@@ -67,7 +56,7 @@ function RedriveByError({ letters, isWhole }) {
 export function DeadLetterScreen({ id }) {
   const letter = useResource(`/api/dead-letters/${encodeURIComponent(id)}`);
   return html`
-    <p class="path"><a href=${href("dead-letters")}>Dead letters</a></p>
+    <p class="path"><a href=${href("now")}>Now</a></p>
     <${Loaded} of=${letter}>${(data) => html`
       <h1>${data.reason}</h1>
       <p class="actions"><${LetterActions} letter=${data} /></p>

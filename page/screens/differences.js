@@ -4,7 +4,7 @@ import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { href, Loaded, number, PipelineLink, size, Table } from "/api/ui/parts.js";
 
-export const differenceHref = (pipeline, version) => href(`data/${version}`, { pipeline });
+export const differenceHref = (pipeline, version) => href(`pipelines/${pipeline}`, { data: version });
 
 const KINDS = [
   ["kept", "unchanged"],
@@ -14,13 +14,13 @@ const KINDS = [
   ["removed", "removed"],
 ];
 
-export function DifferenceScreen({ id, filters }) {
-  const query = filters.base ? `?${new URLSearchParams({ base: filters.base })}` : "";
-  const difference = useResource(`/api/pipelines/${encodeURIComponent(filters.pipeline)}/data/${encodeURIComponent(id)}${query}`);
+export function Difference({ pipeline, version, base }) {
+  const query = base ? `?${new URLSearchParams({ base })}` : "";
+  const difference = useResource(`/api/pipelines/${encodeURIComponent(pipeline)}/data/${encodeURIComponent(version)}${query}`);
   return html`<${Loaded} of=${difference}>${(data) => html`
     <h1>Data <span class="mono">${data.version}</span></h1>
-    <p class="note"><${PipelineLink} name=${filters.pipeline} />: ${number(data.after.blobs)} files, ${size(data.after.bytes)}${data.base
-      ? html`, compared with <a class="mono" href=${differenceHref(filters.pipeline, data.base)}>${data.base}</a>, which has ${number(data.before.blobs)} files, ${size(data.before.bytes)}.`
+    <p class="note"><${PipelineLink} name=${pipeline} />: ${number(data.after.blobs)} files, ${size(data.after.bytes)}${data.base
+      ? html`, compared with <a class="mono" href=${differenceHref(pipeline, data.base)}>${data.base}</a>, which has ${number(data.before.blobs)} files, ${size(data.before.bytes)}.`
       : ". It is the first version that is trained on."}</p>
     <${Kinds} of=${data} />
     <dl class="facts">

@@ -2,9 +2,9 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, assignments, Badge, href, Loaded, Metrics, number, PipelineLink, RunLink, Save, Table } from "/api/ui/parts.js";
+import { Action, assignments, Badge, href, Loaded, Metrics, number, Pages, PipelineLink, RunLink, Save, Table } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
-import { Deploy } from "/api/ui/screens/rollouts.js";
+import { Deploy, Rollout, Rollouts } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
 import { Arrives } from "/api/ui/traffic.js";
 
@@ -16,17 +16,23 @@ export const modelHref = (pipeline, version, parameters) =>
 export const ModelLink = ({ pipeline, version }) =>
   html`<a class="nowrap" href=${modelHref(pipeline, version)}>version ${version}</a>`;
 
-export function ModelsScreen() {
+export function ModelsScreen({ filters }) {
+  return filters.rollout ? html`<${Rollout} key=${filters.rollout} id=${filters.rollout} />` : html`<${Models} after=${filters.after} />`;
+}
+
+function Models({ after }) {
   const pipelines = useResource("/api/pipelines");
+  const registered = ({ last_success: run }) => run?.since ?? "";
   return html`
     <h1>Models</h1>
-    <${Loaded} of=${pipelines}>${(data) => html`<${Table} caption="Models" empty="There is no pipeline." columns=${["Pipeline", "Last success", "Model", "Metrics"]}
-      rows=${data.pipelines.map(({ name, last_success: run }) => [
+    <${Rollouts} after=${after} />
+    <section aria-label="Newest models"><h2>Newest model of each pipeline</h2><${Loaded} of=${pipelines}>${(data) => html`<${Table} caption="Models" empty="There is no pipeline." columns=${["Pipeline", "Registered", "Model", "Metrics"]}
+      rows=${data.pipelines.toSorted((a, b) => registered(b).localeCompare(registered(a))).map(({ name, last_success: run }) => [
         html`<a href=${modelHref(name)}>${name}</a>`,
         html`<${Time} at=${run?.since} />`,
         run?.model ? html`<${ModelLink} pipeline=${name} version=${run.model.version} />` : "none registered yet",
         html`<${Metrics} of=${run?.metrics} />`,
-      ])} />`}</>
+      ])} />`}</></section>
   `;
 }
 
@@ -58,10 +64,7 @@ function Versions({ pipeline, filters }) {
         each.run ? html`<${RunLink} id=${each.run} />` : NOT_OURS,
         html`<${ModelActions} pipeline=${pipeline} model=${each} endpoint=${data.endpoint} />`,
       ])} />
-    <p class="pages">
-      ${filters.after && html`<a href=${modelHref(pipeline)}>newest</a>`}
-      ${data.next && html`<a href=${modelHref(pipeline, null, { after: new URL(data.next, location).searchParams.get("after") })}>older</a>`}
-    </p>
+    <${Pages} next=${data.next} after=${filters.after} to=${(after) => modelHref(pipeline, null, { after })} />
   `}</>`;
 }
 
@@ -137,14 +140,11 @@ function Version({ pipeline, version, filters }) {
     <h2>Trained on</h2>
     <${Loaded} of=${blobs}>${(found) => html`
       <${Table} caption="Blobs" empty="None." columns=${["Path", "Size", "MD5"]} rows=${found.blobs.map((blob) => [
-        html`<a class="mono wrap" href=${href("data", { pipeline, path: blob.path })}>${blob.path}</a>`,
+        html`<a class="mono wrap" href=${href("history", { pipeline, path: blob.path })}>${blob.path}</a>`,
         `${number(blob.size)} B`,
         html`<span class="mono">${blob.md5 ?? "–"}</span>`,
       ])} />
-      <p class="pages">
-        ${filters.after && html`<a href=${modelHref(pipeline, version)}>first</a>`}
-        ${found.next && html`<a href=${modelHref(pipeline, version, { after: new URL(found.next, location).searchParams.get("after") })}>more</a>`}
-      </p>
+      <${Pages} next=${found.next} after=${filters.after} back="first" on="more" to=${(after) => modelHref(pipeline, version, { after })} />
     `}</>
   `}</>`;
 }

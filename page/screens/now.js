@@ -1,64 +1,64 @@
-// Now: what needs a human, what runs, what waits and why, the last successes. Three requests.
+// Now: what needs a human, and what runs.
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Badge, href, Loaded, Metrics, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
-import { LetterActions, LetterError } from "/api/ui/screens/dead_letters.js";
+import { Badge, href, Loaded, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { DeadLetters } from "/api/ui/screens/dead_letters.js";
+import { rolloutHref } from "/api/ui/screens/rollouts.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
-export function NowScreen() {
+export function NowScreen({ filters }) {
   const pipelines = useResource("/api/pipelines");
-  const letters = useResource("/api/dead-letters?limit=10");
+  const letters = useResource(`/api/dead-letters?limit=20${filters.after ? `&after=${filters.after}` : ""}`);
   const alarms = useResource("/api/alarms");
+  const approvals = useResource("/api/approvals");
   return html`
     <h1>Now</h1>
     <${Loaded} of=${pipelines}>${({ pipelines: all }) => html`
-      <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} letters=${letters} alarms=${alarms} />
+      <${NeedsHuman} pipelines=${all.filter((each) => each.state === "needs-a-human")} ...${{ letters, alarms, approvals }} after=${filters.after} />
       <${Running} pipelines=${all.filter((each) => each.running.length)} of=${all.length} />
-      <${Waiting} pipelines=${all.filter((each) => !each.running.length && each.state !== "needs-a-human")} of=${all.length} />
-      <${Successes} pipelines=${all.filter((each) => each.last_success)} of=${all.length} />
     `}</>
   `;
 }
 
-function NeedsHuman({ pipelines, letters, alarms }) {
+function NeedsHuman({ pipelines, letters, alarms, approvals, after }) {
   const found = letters.data?.dead_letters ?? [];
-  const silent = alarms.data?.alarms ?? [];
-  const isKnown = letters.data && alarms.data && !letters.error && !alarms.error;
-  const isQuiet = isKnown && !found.length && !pipelines.length && !silent.length;
+  const sources = [letters, alarms, approvals];
+  const isFresh = sources.every((each) => each.data && !each.error);
   // Dead letters stand in the table below, with their actions.
   const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
-  const count = found.length + others.length + silent.length;
-  return html`<section aria-label="Needs a human">
-    <h2>Needs a human ${count > 0 && html`<span class="bad">${count}${letters.data?.next ? " or more" : ""}</span>`}</h2>
-    ${isQuiet && html`<p class="note good">Nothing: no dead letter, no held batch, no pipeline that gave up, no silence alarm.</p>`}
-    ${!isKnown && letters.data && alarms.data && !count && html`<p class="note">Nothing was known then.</p>`}
-    ${others.map((each) => html`<article class="card bad">
+  const cards = [
+    ...(approvals.data?.approvals ?? []).map(({ agreed, deadline, on_silence: silence }) => html`<article class="card bad">
+      <h3><a href=${agreed.rollout ? rolloutHref(agreed.rollout) : href(`runs/${agreed.run}`)}>Approve ${agreed.model} before ${agreed.before}?</a></h3>
+      <p>Without an answer <${Time} at=${deadline} />: ${silence}.</p>
+    </article>`),
+    ...others.map((each) => html`<article class="card bad">
       <h3><${PipelineLink} name=${each.name} /></h3>
       <p><${Sentence} text=${each.sentence} /></p>
       ${each.last_run && html`<p><${RunLink} id=${each.last_run.id} /></p>`}
-    </article>`)}
-    ${silent.map((each) => html`<article class="card bad">
+    </article>`),
+    ...(alarms.data?.alarms ?? []).map((each) => html`<article class="card bad">
       <h3>${each.pipeline ? html`<${PipelineLink} name=${each.pipeline} />` : each.about} <${Badge} state=${each.kind} /></h3>
       <p><${Sentence} text=${each.message} /></p>
-    </article>`)}
+    </article>`),
+  ];
+  const count = found.length + cards.length;
+  return html`<section aria-label="Needs a human">
+    <h2>Needs a human ${count > 0 && html`<span class="bad">${count}${letters.data?.next || after ? " or more" : ""}</span>`}</h2>
+    ${!count && sources.every((each) => each.data) && (isFresh
+      ? html`<p class="note good">Nothing: no question, no dead letter, no held batch, no pipeline that gave up, no silence alarm.</p>`
+      : html`<p class="note">Nothing was known then.</p>`)}
+    <div class="cards">${cards}</div>
+    <${Loaded} of=${approvals} what="Questions">${() => null}</>
     <${Loaded} of=${alarms} what="Silence alarms">${() => null}</>
-    <${Loaded} of=${letters} what="Dead letters">${(data) => found.length > 0 && html`
-      <${Table} caption="Dead letters" columns=${["Error, and what to do", "Of", "Since", "Actions"]} rows=${found.map((letter) => [
-        html`<${LetterError} letter=${letter} />`,
-        letter.run ? html`<${RunLink} id=${letter.run} />` : letter.kind,
-        html`<${Time} at=${letter.enqueued_at} />`,
-        html`<${LetterActions} letter=${letter} />`,
-      ])} />
-      <p><a href=${href("dead-letters")}>${data.next ? "All dead letters" : "Dead letters"}</a>: redrive several at once.</p>
-    `}</>
+    <${Loaded} of=${letters} what="Dead letters">${(data) => (found.length > 0 || after) && html`<${DeadLetters} letters=${found} next=${data.next} after=${after} />`}</>
   </section>`;
 }
 
 function Running({ pipelines, of }) {
   return html`<section aria-label="Running">
     <h2>Running</h2>
-    <${Table} caption="Running" empty=${`No run is under way: none of ${of} pipelines has one. What each waits for stands below.`} columns=${["Pipeline", "Run", "State", "Since", "Compute, or why it waits"]}
+    <${Table} caption="Running" empty=${`No run is under way: none of ${of} pipelines has one. Pipelines says what each waits for.`} columns=${["Pipeline", "Run", "State", "Since", "Compute, or why it waits"]}
       rows=${pipelines.flatMap((pipeline) => pipeline.running.map((run) => [
         html`<${PipelineLink} name=${pipeline.name} />`,
         html`<${RunLink} id=${run.id} />`,
@@ -66,31 +66,5 @@ function Running({ pipelines, of }) {
         html`<${Time} at=${run.since} />`,
         run.compute ? `${run.compute.nodes} × ${run.compute.size} (${run.compute.cluster})` : html`<${Sentence} text=${run.reason ?? pipeline.sentence} />`,
       ]))} />
-  </section>`;
-}
-
-// Pipelines that have data to wait for come before those without any.
-function Waiting({ pipelines, of }) {
-  const rank = (each) => (each.state === "idle" ? 1 : 0);
-  const sorted = [...pipelines].sort((a, b) => rank(a) - rank(b));
-  return html`<section aria-label="Waiting, and why">
-    <h2>Waiting, and why</h2>
-    <${Table} caption="Waiting" empty=${`No pipeline waits: all ${of} have a run or need a human.`} columns=${["State", "Pipeline", "Why"]}
-      rows=${sorted.map((each) => [html`<${Badge} state=${each.state} />`, html`<${PipelineLink} name=${each.name} />`, html`<${Sentence} text=${each.sentence} />`])} />
-  </section>`;
-}
-
-function Successes({ pipelines, of }) {
-  const newest = [...pipelines].sort((a, b) => b.last_success.since.localeCompare(a.last_success.since));
-  return html`<section aria-label="Last successes">
-    <h2>Last successes</h2>
-    <${Table} caption="Last successes" empty=${`No model was registered yet by any of ${of} pipelines.`} columns=${["Pipeline", "When", "Model", "Metrics", "Run"]}
-      rows=${newest.map(({ name, last_success: run }) => [
-        html`<${PipelineLink} name=${name} />`,
-        html`<${Time} at=${run.since} />`,
-        run.model ? html`<b>${run.model.name}:${run.model.version}</b>` : "–",
-        html`<${Metrics} of=${run.metrics} />`,
-        html`<${RunLink} id=${run.id} />`,
-      ])} />
   </section>`;
 }

@@ -4,7 +4,7 @@ import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, Badge, href, Loaded, Metrics, money, number, PipelineLink, RunLink, RunTable, Table } from "/api/ui/parts.js";
 import { Picture } from "/api/ui/picture.js";
-import { differenceHref } from "/api/ui/screens/differences.js";
+import { Difference, differenceHref } from "/api/ui/screens/differences.js";
 import { WhatIf } from "/api/ui/screens/what_if.js";
 import { ModelLink, modelHref } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
@@ -31,6 +31,7 @@ export function PipelinesScreen() {
 const byNeed = (pipelines) => [...pipelines].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
 
 export function PipelineScreen({ id, filters }) {
+  if (filters.data) return html`<${Difference} key=${filters.data} pipeline=${id} version=${filters.data} base=${filters.base} />`;
   return filters.what_if ? html`<${WhatIf} id=${id} />` : html`<${Pipeline} id=${id} days=${filters.days} />`;
 }
 

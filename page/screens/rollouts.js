@@ -2,42 +2,41 @@
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, number, Pages, PipelineLink, RunLink, Table, unbroken } from "/api/ui/parts.js";
 import { Approval } from "/api/ui/screens/approvals.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { Sentence, Time } from "/api/ui/times.js";
 import { Arrives, ENDED, Returns } from "/api/ui/traffic.js";
 
 const HOW = { at_once: { label: "How?", values: [false, true], default: false, names: { false: "in steps", true: "at once" } } };
-const shares = (of) => Object.entries(of ?? {}).map(([name, share]) => `${name}\u00a0${share}\u00a0%`).join(", ") || "–";
+const shares = (of) => (of && Object.keys(of).length ? Object.entries(of).map(([name, share], index) => html`${index ? ", " : ""}<span class="nowrap">${name} ${share} %</span>`) : "–");
 const percent = (rate) => (rate === null ? "–" : `${number(rate * 100)} %`);
 
-export function RolloutsScreen({ filters }) {
-  const rollouts = useResource(`/api/rollouts${filters.after ? `?after=${filters.after}` : ""}`);
-  return html`
-    <h1>Rollouts</h1>
+export const rolloutHref = (rollout) => href("models", { rollout });
+
+export function Rollouts({ after }) {
+  const rollouts = useResource(`/api/rollouts?limit=5${after ? `&after=${after}` : ""}`);
+  return html`<section aria-label="Rollouts">
+    <h2>Rollouts to endpoints</h2>
     <${Loaded} of=${rollouts}>${(data) => html`
       <${Table} caption="Rollouts" empty="No model was rolled out yet: a pipeline with deploy does it." columns=${["State", "Rollout", "Model", "Traffic", "Began", "Why"]}
         rows=${data.rollouts.map((each) => [
           html`<${Badge} state=${each.broken ? "broken" : each.state} />`,
-          html`<a class="mono" href=${href(`rollouts/${each.id}`)}>${each.id}</a>`,
+          html`<a class=${unbroken("mono", each.id)} href=${rolloutHref(each.id)}>${each.id}</a>`,
           html`<${ModelLink} pipeline=${each.pipeline} version=${each.model.version} />`,
           shares(each.traffic),
           html`<${Time} at=${each.created_at} />`,
           html`<${Sentence} text=${each.unknown?.what ?? each.reason ?? ""} />`,
         ])} />
-      <p class="pages">
-        ${filters.after && html`<a href=${href("rollouts")}>newest</a>`}
-        ${data.next && html`<a href=${href("rollouts", { after: new URL(data.next, location).searchParams.get("after") })}>older</a>`}
-      </p>
-    `}</>
+      <${Pages} next=${data.next} after=${after} to=${(place) => href("models", { after: place })} />
+    `}</></section>
   `;
 }
 
-export function RolloutScreen({ id }) {
+export function Rollout({ id }) {
   const rollout = useResource(`/api/rollouts/${encodeURIComponent(id)}`);
   return html`<${Loaded} of=${rollout}>${(data) => html`
-    <p class="path"><a href=${href("rollouts")}>Rollouts</a></p>
+    <p class="path"><a href=${href("models")}>Models</a></p>
     <h1>${data.id} <${Badge} state=${data.broken ? "broken" : data.state} /></h1>
     ${data.reason && html`<p class="note"><${Sentence} text=${data.reason} /></p>`}
     ${data.approval && html`<${Approval} id=${data.approval} />`}

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, PipelineLink, RunLink, RunTable, Save, size } from "/api/ui/parts.js";
+import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, Pages, PipelineLink, RunLink, RunTable, Save, size } from "/api/ui/parts.js";
 import { Approval } from "/api/ui/screens/approvals.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
@@ -38,10 +38,7 @@ export function RunsScreen({ filters }) {
     </form>
     <${Loaded} of=${runs}>${(data) => html`
       <${RunTable} runs=${data.runs} caption="Runs" empty=${isFiltered ? "No run matches the filter." : "There was no run yet: a pipeline's sentence says what it waits for."} />
-      <p class="pages">
-        ${filters.after && html`<a href=${href("runs", { ...filters, after: "" })}>newest</a>`}
-        ${data.next && html`<a href=${href("runs", { ...filters, after: new URL(data.next, location).searchParams.get("after") })}>older</a>`}
-      </p>
+      <${Pages} next=${data.next} after=${filters.after} to=${(after) => href("runs", { ...filters, after })} />
     `}</>
   `;
 }

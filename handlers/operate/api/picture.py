@@ -30,6 +30,7 @@ from handlers.operate.api.picture_drawing import (
     draw,
     lane_of_run,
     link,
+    rollout_link,
 )
 from handlers.operate.api.requests import Drawing, Parameters, Problem
 from handlers.operate.api.sentences import duration
@@ -137,7 +138,7 @@ class _Reader:
             change = "the first version" if difference and not difference.base else difference
             files = "1 file" if data.blobs == 1 else f"{data.blobs:,} files"
             parts = (f"batch of {files}: {became}", change, each.result.reason)
-            difference_of = link("data", data.version, {"pipeline": pipeline})
+            difference_of = link("pipelines", pipeline, {"data": data.version})
             yield Mark(
                 lane=lane,
                 at=data.frozen_at,
@@ -253,7 +254,7 @@ def _rollout(rollout: RolloutStatus, end: RolloutState | None) -> Mark:
     lane: Lane = "live" if end == "finished" else "rolled back" if is_failure else "other"
     became = "under way" if end is None else end.replace("_", " ")
     said = f"rollout of version {rollout.model.version} to {rollout.endpoint}: {became}"
-    return Mark(lane=lane, at=rollout.since, sentence=said, link=link("rollouts", rollout.id))
+    return Mark(lane=lane, at=rollout.since, sentence=said, link=rollout_link(rollout.id))
 
 
 def _question(question: Question) -> Mark:
@@ -264,5 +265,5 @@ def _question(question: Question) -> Mark:
         lane="unanswered" if answer is None else lanes.get(answer.verb, "unanswered"),
         at=question.asked_at if answer is None else answer.at,
         sentence=f"{agreed.model}, asked before {agreed.before}: {said}",
-        link=link("runs" if agreed.rollout is None else "rollouts", agreed.subject),
+        link=link("runs", agreed.run) if agreed.rollout is None else rollout_link(agreed.rollout),
     )

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, get_args
 
-from handlers.notify.page_links import fragment
+from handlers.notify.page_links import fragment, rollout_fragment
 from handlers.platform.record_store import countdown
 from orchestrations.contracts.outcomes import Colour, rule_of_run
 from orchestrations.contracts.run_states import RunState, UnfinishedRunState
@@ -76,9 +76,14 @@ def link(screen: str, name: str = "", query: Mapping[str, str] | None = None) ->
     return f"/api/ui{fragment(screen, name, query)}"
 
 
+def rollout_link(rollout: str) -> str:
+    """The address of the screen of one rollout."""
+    return f"/api/ui{rollout_fragment(rollout)}"
+
+
 def actions_until(moment: datetime) -> str:
     """The screen of people's actions, from a moment backwards."""
-    return link("actions", query={"after": f"{countdown(moment)}_{'0' * 16}"})
+    return link("history", query={"after": f"{countdown(moment)}_{'0' * 16}"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +280,7 @@ class _Drawing:
             "runs": link("runs", query=query | {"state": ",".join(states)}),
             "versions": link("models", facts.pipeline),
             "people": actions_until(last),
-            "traffic": link("rollouts", query={"after": f"{countdown(last)}_rollout-0"}),
+            "traffic": link("models", query={"after": f"{countdown(last)}_rollout-0"}),
         }
         said = f"{len(found):,} {look.many}, from {clock(first)} to {clock(last)}"
         shown = self._link(targets[look.row], said, f"many {look.colour}")
@@ -325,7 +330,7 @@ class _Drawing:
                 times = f"from {clock(change.at)} to {clock(following.at)}"
                 said = f"{name} has {change.shares[name]} % of the traffic, {times}"
                 colour = ("busy", "good", "quiet")[order.index(name) % 3]
-                shown = self._link(link("rollouts", change.rollout), said, f"band {colour}")
+                shown = self._link(rollout_link(change.rollout), said, f"band {colour}")
                 _add(shown, "rect", x=x, y=y, width=width, height=height)
                 if width > 8 * len(name) and height > _BAND / 3:
                     _add(shown, "text", name, x=x + 6, y=y + height / 2 + 4)

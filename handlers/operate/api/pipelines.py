@@ -358,6 +358,7 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
         yield lambda webhook=webhook: settings.decided(webhook.url_setting)
         if url := settings.values.get(webhook.url_setting):
             yield lambda url=url, webhook=webhook: parse_receiver(url, setting=webhook.url_setting)
-            yield lambda webhook=webhook: parse_secrets(
-                settings.values.get(webhook.secret_setting, ""), setting=webhook.secret_setting
-            )
+            if secret := webhook.secret_setting:
+                yield lambda secret=secret: parse_secrets(
+                    settings.values.get(secret, ""), setting=secret
+                )

@@ -288,7 +288,7 @@ async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
 
         page.on("pageerror", note_error)
         page.on("console", note_message)
-        await page.goto(f"{laptop.url}/api/ui#key={laptop.key}&screen=data")
+        await page.goto(f"{laptop.url}/api/ui#key={laptop.key}&screen=history")
         yield page
     # Violations of the content security policy are among the problems.
     assert problems == []

@@ -215,9 +215,9 @@ async def test_4_command_redrive_all_that_failed_by_quota(laptop: Laptop) -> Non
 
 async def test_4_page_redrive_all_that_failed_by_quota(laptop: Laptop, page: Page) -> None:
     (letter, *_) = await laptop.dead_letters(1, "no-quota")
-    await go(page, "Dead letters")
+    await go(page, "Now")
     await row(page, letter["run"]).wait_for()
-    await picture(page, "operators-dead-letters", IMAGES)
+    await picture(page, "operators-page", IMAGES)
     every = page.get_by_role("button", name="Redrive all of QuotaExceeded")
     dialog = await act(page, "Redrive all of QuotaExceeded", "the quota was raised", every)
     redriven = (await answered(dialog))["redriven"]
@@ -246,7 +246,7 @@ async def test_5_page_try_a_failed_run_again_or_throw_its_message_away(
     laptop: Laptop, page: Page
 ) -> None:
     (letter,) = await laptop.dead_letters(1, DISCARDED[1])
-    await go(page, "Dead letters")
+    await go(page, "Now")
     await row(page, letter["run"]).get_by_role("link", name=letter["run"]).click()
     dialog = await act(page, "Retry", "the quota was raised")
     (following,) = (await answered(dialog))["redriven"]
@@ -254,7 +254,7 @@ async def test_5_page_try_a_failed_run_again_or_throw_its_message_away(
     await page.get_by_role("link", name=following).first.wait_for()
     await follows(laptop, letter["run"], following)
     (again,) = await laptop.dead_letters(1, following)
-    await go(page, "Dead letters")
+    await go(page, "Now")
     await row(page, following).get_by_role("link", name="QuotaExceeded").click()
     await page.get_by_role("heading", name="QuotaExceeded").wait_for()
     await picture(page, "dead-letter", PICTURES)
@@ -271,7 +271,7 @@ async def test_6_command_is_my_file_in_the_model(laptop: Laptop) -> None:
 
 
 async def test_6_page_is_my_file_in_the_model(page: Page) -> None:
-    await go(page, "Data")
+    await go(page, "What happened")
     await page.get_by_label("What became of the blob").fill("landing/batches/3")
     await page.keyboard.press("Enter")
     table = page.get_by_role("table", name="Models that saw it")
@@ -344,10 +344,9 @@ async def test_8_command_why_does_this_run_wait(laptop: Laptop) -> None:
 
 async def test_8_page_why_does_this_run_wait(laptop: Laptop, page: Page) -> None:
     (waits,) = await runs_of(laptop, IN_QUEUE)
-    await go(page, "Now")
-    waiting = page.get_by_role("region", name="Waiting, and why")
-    await waiting.get_by_text("waits for the marker _SUCCESS, which has not come").wait_for()
-    await go(page, "Compute")
+    await go(page, "Pipelines")
+    await page.get_by_text("waits for the marker _SUCCESS, which has not come").wait_for()
+    await go(page, "Compute and cost")
     line = row(page.get_by_role("region", name="Queue poor"), waits["id"])
     await line.get_by_text("more than the whole budget").wait_for()
     await picture(page, "compute", PICTURES)
@@ -372,7 +371,7 @@ async def test_9_command_what_did_it_cost(laptop: Laptop) -> None:
 async def test_9_page_what_did_it_cost(laptop: Laptop, page: Page) -> None:
     (ended,) = await runs_of(laptop, "admitted")
     amount = f"{ended['cost']['amount']:,.2f} USD"
-    await go(page, "Compute")
+    await go(page, "Compute and cost")
     costs = page.get_by_role("table", name="Cost")
     await costs.get_by_role("cell", name=amount).wait_for()
     await costs.get_by_role("link", name="admitted").click()
@@ -402,14 +401,11 @@ async def test_10_page_is_everything_in_order_and_who_did_what(laptop: Laptop, p
     human = page.get_by_role("region", name="Needs a human")
     await human.get_by_role("link", name="QuotaExceeded").first.wait_for()
     await human.get_by_text("Ask for quota, or add a compute option").first.wait_for()
-    successes = page.get_by_role("region", name="Last successes")
-    await successes.get_by_text("batches:2").wait_for()
     assert laptop.key not in page.url
-    await picture(page, "operators-page", IMAGES)
-    await go(page, "Actions")
+    await go(page, "What happened")
     done = row(page, "drill of the page")
     await done.get_by_role("cell", name="ada", exact=True).wait_for()
-    await picture(page, "actions", PICTURES)
+    await picture(page, "history", PICTURES)
 
 
 async def trained_again(laptop: Laptop, requested: str, seed: int) -> str:
@@ -462,14 +458,14 @@ async def test_12_command_forget_a_persons_files(laptop: Laptop, tmp_path: Path)
 
 
 async def test_12_page_forget_a_persons_files(laptop: Laptop, page: Page) -> None:
-    await go(page, "Data")
+    await go(page, "What happened")
     await page.get_by_label("What became of the blob").fill(f"landing/{PERSONAL}/person")
     await page.keyboard.press("Enter")
     dialog = await act(page, "Forget", "a person asked")
     asked = await answered(dialog)
     await close(dialog)
     await laptop.until(asked["status_url"], lambda found: found["done_at"])
-    await open_screen(page, "data")
+    await open_screen(page, "history")
     await page.get_by_role("link", name=asked["id"]).click()
     models = page.get_by_role("table", name="Models that were trained on them")
     await models.get_by_role("link", name="version 1", exact=True).wait_for()

@@ -9,6 +9,7 @@ import pytest
 from handlers.landing.differences import difference_of
 from handlers.operate.api.actions import Action, ActionList
 from handlers.operate.api.alarms import AlarmList
+from handlers.operate.api.approvals import ApprovalList
 from handlers.operate.api.dead_letters import DeadLetterList
 from handlers.operate.api.documents import (
     PipelineList,
@@ -121,10 +122,12 @@ def pipeline(name: str, state: PipelineState) -> PipelineSummary:
 
 def give_now(server: PageServer) -> None:
     """The documents of the screen "now"."""
+    training = pipeline("digits", "training").model_copy(update={"running": [run("digits")]})
     server.documents |= {
-        "/api/pipelines": PipelineList(pipelines=[pipeline("digits", "idle")]),
+        "/api/pipelines": PipelineList(pipelines=[training]),
         "/api/dead-letters": DeadLetterList(dead_letters=[], next=None),
         "/api/alarms": AlarmList(alarms=[]),
+        "/api/approvals": ApprovalList(approvals=[]),
     }
 
 
@@ -145,8 +148,9 @@ async def test_long_names_are_not_cut_off(server: PageServer, page: Page) -> Non
         ),
         "/api/dead-letters": DeadLetterList(dead_letters=[], next=None),
         "/api/alarms": AlarmList(alarms=[]),
+        "/api/approvals": ApprovalList(approvals=[]),
     }
-    for screen in ("runs", "actions", "now", "models"):
+    for screen in ("runs", "history", "now", "models"):
         await page.goto(f"{server.url}/api/ui#/{screen}")
         await page.locator("tbody tr").first.wait_for()
         await picture(page, f"long-{screen}", PICTURES)
@@ -159,6 +163,26 @@ async def test_long_names_are_not_cut_off(server: PageServer, page: Page) -> Non
 async def test_a_broken_address_is_told(server: PageServer, page: Page, address: str) -> None:
     await page.goto(f"{server.url}/api/ui{address}")
     assert "there is nothing at" in str(await page.get_by_role("alert").first.text_content())
+
+
+@pytest.mark.parametrize(
+    ("earlier", "address"),
+    [
+        ("dead-letters?after=7", "now?after=7"),
+        ("dead-letters/8", "now/8"),
+        ("rollouts?after=7_x", "models?after=7_x"),
+        ("rollouts/rollout-live-2", "models?rollout=rollout-live-2"),
+        ("data/09f1c2aa51be7d3e?pipeline=digits", "pipelines/digits?data=09f1c2aa51be7d3e"),
+        ("data?pipeline=digits&path=7/1.png", "history?pipeline=digits&path=7%2F1.png"),
+        ("actions?after=7_x", "history?after=7_x"),
+    ],
+)
+async def test_earlier_addresses_lead_to_the_screens_of_now(
+    server: PageServer, page: Page, earlier: str, address: str
+) -> None:
+    await page.goto(f"{server.url}/api/ui#/{earlier}")
+    await page.wait_for_url(f"{server.url}/api/ui#/{address}")
+    await page.locator("nav [aria-current]").wait_for()
 
 
 async def test_a_failed_check_shows_its_numbers_and_its_report_is_saved(
@@ -256,9 +280,9 @@ async def test_a_silent_api_is_told_and_what_is_known_stays_grey(
     give_now(server)
     await page.clock.install()
     await page.goto(f"{server.url}/api/ui#/now")
-    waiting = page.get_by_role("region", name="Waiting, and why")
+    waiting = page.get_by_role("region", name="Running")
     await waiting.wait_for()
-    await page.get_by_text("Nothing: no dead letter").wait_for()
+    await page.get_by_text("Nothing: no question").wait_for()
     server.hang()
     sentence = waiting.locator("tbody time").first.locator("..")
     before = await sentence.text_content()
@@ -268,7 +292,7 @@ async def test_a_silent_api_is_told_and_what_is_known_stays_grey(
     alert = page.get_by_role("alert").first
     await alert.wait_for()
     assert "No answer since 20" in str(await alert.text_content())
-    assert await page.get_by_text("Nothing: no dead letter").count() == 0
+    assert await page.get_by_text("Nothing: no question").count() == 0
     assert await page.get_by_role("alert").count() == 1
     # Relative times do not go on, the silence does.
     known, told = await sentence.text_content(), await alert.text_content()
@@ -283,7 +307,7 @@ async def test_a_silent_api_is_told_and_what_is_known_stays_grey(
     server.go_on()
     for _ in range(12):
         await page.clock.run_for(1_000)
-    await page.get_by_text("Nothing: no dead letter").wait_for()
+    await page.get_by_text("Nothing: no question").wait_for()
     assert await page.get_by_role("alert").count() == 0
 
 
@@ -315,8 +339,8 @@ async def test_a_hung_service_bus_costs_the_dead_letters_only(
     server.problems["/api/dead-letters"] = (503, {"status": 503, "detail": why})
     await page.goto(f"{server.url}/api/ui#/now")
     await page.get_by_text(f"Dead letters are not known: {why}").wait_for()
-    await page.get_by_role("region", name="Waiting, and why").wait_for()
-    assert await page.get_by_text("Nothing: no dead letter").count() == 0
+    await page.get_by_role("region", name="Running").wait_for()
+    assert await page.get_by_text("Nothing: no question").count() == 0
     await picture(page, "hung-bus", PICTURES)
 
 
@@ -328,7 +352,7 @@ async def test_controls_of_terminals_and_of_writing_direction_are_shown(
         at=NOW, action="pause", on="pipeline digits", by="ada", reason=reason, outcome=""
     )
     server.documents["/api/actions"] = ActionList(actions=[action], next=None)
-    await page.goto(f"{server.url}/api/ui#/actions")
+    await page.goto(f"{server.url}/api/ui#/history")
     cell = page.get_by_role("cell", name="fdp.exe")
     assert await cell.text_content() == r"\u202efdp.exe\x1b[2J\x9b1m\u2066"
     await page.goto(f"{server.url}/api/ui#/runs/%E2%80%AEfdp.exe")
@@ -348,10 +372,10 @@ async def test_a_page_asks_less_often_while_nothing_changes(server: PageServer, 
         await page.clock.run_for(1_000)
     # After 3, 3, 4.5, 6.75 s, and then after every 10 s.
     assert 5 <= asked.count("/api/pipelines") <= 9
-    server.documents["/api/pipelines"] = PipelineList(pipelines=[pipeline("digits", "training")])
+    server.documents["/api/pipelines"] = PipelineList(pipelines=[pipeline("digits", "retrying")])
     for _ in range(11):
         await page.clock.run_for(1_000)
-    await page.get_by_text("training", exact=True).wait_for()
+    await page.get_by_text("retrying", exact=True).wait_for()
 
 
 async def test_what_changed_in_the_data_is_a_picture(server: PageServer, page: Page) -> None:
@@ -363,7 +387,7 @@ async def test_what_changed_in_the_data_is_a_picture(server: PageServer, page: P
     source = Source(container="landing")
     document = difference_of(source, ("6d14107ab3046c71", before), "09f1c2aa51be7d3e", after)
     server.documents["/api/pipelines/digits/data/09f1c2aa51be7d3e"] = document
-    await page.goto(f"{server.url}/api/ui#/data/09f1c2aa51be7d3e?pipeline=digits")
+    await page.goto(f"{server.url}/api/ui#/pipelines/digits?data=09f1c2aa51be7d3e")
     await page.get_by_role("img", name="changed 1, added 1").wait_for()
     await page.get_by_role("row", name="dog 0 1 1").first.wait_for()
     assert "1 files have the content of another one" in await page.content()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from standardwebhooks import Webhook as Verifier
@@ -172,3 +173,33 @@ def test_event_grid_says_what_to_mend_and_how_long_to_wait(
     assert isinstance(outcome, Later)
     assert reason in outcome.reason
     assert outcome.delay_seconds == (3600.0 if status == 503 else DELIVERY_DELAYS_SECONDS[0])
+
+
+@pytest.mark.parametrize("form", ["teams", "slack"])
+def test_a_card_goes_to_a_secret_address_that_is_told_nowhere(
+    world: World,
+    namespace: Namespace,
+    caplog: pytest.LogCaptureFixture,
+    form: Literal["teams", "slack"],
+) -> None:
+    caplog.set_level("DEBUG")
+    path = f"/{form}?sig=hunter2"
+    clients = clients_with(world, CHANNEL_URL=f"{world.receiver.url}{path}")
+    webhook = Webhook(name=form, url_setting="CHANNEL_URL", format=form)
+    notification = a_notification(20 + len(form))
+    delivery = Delivery(notification=notification, channel="webhook", webhook=webhook)
+    last = delivery.model_copy(update={"attempt": len(DELIVERY_DELAYS_SECONDS) + 1})
+    world.receiver.answers[path] = (500, {})
+    outcome = handle_delivery(clients, last.model_dump_json(), now=datetime.now(UTC))
+    assert isinstance(outcome, Undeliverable)
+    (letter,) = namespace.take_present(REJECTED_RUNS, dead=True)
+    alert = namespace.take_alert("delivery-failed", notification.status.id)
+    told = (outcome.reason, str(letter), letter.dead_letter_error_description, str(alert))
+    assert [each for each in (*told, caplog.text) if "hunter2" in str(each)] == []
+
+    world.receiver.answers[path] = (202, {})
+    again = handle_delivery(clients, str(letter), now=datetime.now(UTC))
+    assert again == Delivered()
+    posted = world.receiver.to(path)[-1]
+    assert "webhook-signature" not in posted.headers
+    assert f"Run of digits: {notification.kind}" in posted.body.decode()

@@ -127,17 +127,17 @@ def test_what_is_no_delivery_is_refused(body: bytes) -> None:
 
 
 def test_the_document_is_that_of_standard_webhooks() -> None:
-    told = document(a_notification(), "https://landfall.example/api/ui#/runs/r")
+    told = document(a_notification(), {"url": "https://landfall.example/api/ui#/runs/r"})
     assert told["type"] == "Landfall.Run.Superseded"
     assert datetime.fromisoformat(told["timestamp"]) == NOW
     assert told["data"]["id"] == f"digits-{DATASET.version}-20"
     assert told["data"]["url"] == "https://landfall.example/api/ui#/runs/r"
-    assert "url" not in document(a_notification(), None)["data"]
+    assert "url" not in document(a_notification(), {})["data"]
 
 
 def test_an_endless_error_still_fits_into_a_webhook() -> None:
     (first, *_) = deliveries(PIPELINE, a_notification(error="ü" * 1_000_000))
-    body = json.dumps(document(first.notification, None)).encode()
+    body = json.dumps(document(first.notification, {})).encode()
     assert len(body) < BODY_LIMIT_BYTES
     assert isinstance(first.notification.status, RunStatus)
     error = first.notification.status.error
@@ -149,15 +149,15 @@ def test_a_long_diagnosis_is_cut_until_it_fits_into_a_webhook() -> None:
     log = tuple(f"{number} {'ü' * 1_000}" for number in range(12))
     diagnosis = JobDiagnosis(message="ü" * 200, rank=1, exit_code=137, log=log)
     notification = a_notification().model_copy(update={"diagnosis": diagnosis})
-    assert len(json.dumps(document(notification, None))) > BODY_LIMIT_BYTES
-    body = webhook_body(notification, None, BODY_LIMIT_BYTES)
+    assert len(json.dumps(document(notification, {}))) > BODY_LIMIT_BYTES
+    body = webhook_body(notification, {}, BODY_LIMIT_BYTES)
     assert len(body) <= BODY_LIMIT_BYTES
     kept = json.loads(body)["data"]["diagnosis"]
     assert kept["exit_code"] == 137
     assert kept["log"] == list(log[-len(kept["log"]) :])
     endless = diagnosis.model_copy(update={"message": "ü" * 100_000})
     notification = a_notification().model_copy(update={"diagnosis": endless})
-    assert "diagnosis" not in json.loads(webhook_body(notification, None, BODY_LIMIT_BYTES))["data"]
+    assert "diagnosis" not in json.loads(webhook_body(notification, {}, BODY_LIMIT_BYTES))["data"]
 
 
 def test_the_delays_are_used_once_each_and_last_75_hours() -> None:

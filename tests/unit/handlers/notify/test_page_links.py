@@ -10,7 +10,7 @@ from handlers.notify.page_links import (
     approval_link,
     link_secrets,
     linked_approval,
-    notification_link,
+    notification_links,
 )
 from handlers.platform.settings import Settings
 from orchestrations.contracts.notifications import Notification, NotificationKind
@@ -95,4 +95,8 @@ def test_a_notification_leads_to_its_run_or_its_question(
 ) -> None:
     status = run_status("digits-1-1", "judging").model_copy(update={"approval": APPROVAL})
     told = Notification(id="n", kind=kind, at=datetime.now(UTC), status=status)
-    assert str(notification_link(with_secrets(SECRET), told)).startswith(f"{PAGE}#/{screen}")
+    links = notification_links(with_secrets(SECRET), told)
+    assert links.pop("url").startswith(f"{PAGE}#/{screen}")
+    picture = {"picture_url": f"{PAGE}#/pipelines/digits"}
+    assert links == (picture if kind == "succeeded" else {})
+    assert notification_links(Settings({}), told) == {}

@@ -148,7 +148,7 @@ def test_bands_are_as_high_as_their_shares() -> None:
         for mark in elements(text, "a")
         for box in mark.iter(f"{SVG}rect")
     ]
-    address = "/api/ui#/rollouts/rollout-live-2"
+    address = "/api/ui#/models?rollout=rollout-live-2"
     assert heights == [(address, 39.6), (address, 4.4)]
     unread = [it for it in elements(text, "rect") if it.get("class") == "unread"]
     assert [float(it.attrib["width"]) for it in unread] == [0, 108, 0, 0, 0]

@@ -109,6 +109,11 @@ def write(folder: Path, name: str, text: str = GOOD) -> None:
             "minimum_scaling_efficiency: 0.8\ngate:",
             r":10: minimum_scaling_efficiency: was removed: delete it, and put the options of",
         ),
+        (
+            "gate:",
+            "notify: {webhooks: [{name: people, url_setting: URL, format: discord}]}\ngate:",
+            r":10: notify\.webhooks\.0\.format: .*'teams' or 'slack' \(value: 'discord'\)",
+        ),
         # Parameters that job.yml cannot take.
         (
             "gate:",

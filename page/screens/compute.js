@@ -1,14 +1,14 @@
-// Compute: who holds which nodes, who waits for them and why, and what was spent.
+// Compute and cost: who holds which nodes, who waits for them and why, and what was spent.
 
 import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Loaded, money, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
 import { Sentence, Time, useNow } from "/api/ui/times.js";
 
-export function QueuesScreen() {
+export function ComputeScreen() {
   const queues = useResource("/api/queues");
   return html`
-    <h1>Compute</h1>
+    <h1>Compute and cost</h1>
     <${Loaded} of=${queues}>${(data) => (data.queues.length
       ? html`<${Clusters} flavors=${data.flavors} currency=${data.currency} date=${data.prices_as_of} />
           ${data.queues.map((queue) => html`<${Queue} queue=${queue} currency=${data.currency} flavors=${data.flavors} />`)}

@@ -1,12 +1,12 @@
-// Data: what happened to a blob, and which models saw it.
+// What happened: to a blob and the models that saw it, who did what, and what was forgotten.
 
 import { html, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, Badge, href, Loaded, number, PipelineLink, RunLink, Table } from "/api/ui/parts.js";
+import { Action, Badge, href, Loaded, number, Pages, PipelineLink, RunLink, Table, unbroken } from "/api/ui/parts.js";
 import { ModelLink } from "/api/ui/screens/models.js";
 import { exact, Sentence, Time } from "/api/ui/times.js";
 
-export function DataScreen({ filters }) {
+export function HistoryScreen({ filters }) {
   // A model's list of blobs knows the path below its pipeline's prefix.
   const pipeline = useResource(filters.path && filters.pipeline ? `/api/pipelines/${encodeURIComponent(filters.pipeline)}` : null);
   const known = filters.blob ?? (pipeline.data ? `${pipeline.data.container}/${pipeline.data.prefix}${filters.path}` : "");
@@ -14,17 +14,26 @@ export function DataScreen({ filters }) {
   const [typed, setTyped] = useState(null);
   const ask = (event) => {
     event.preventDefault();
-    location.hash = href("data", { blob: (typed ?? known).trim() });
+    location.hash = href("history", { blob: (typed ?? known).trim() });
   };
   return html`
-    <h1>Data</h1>
+    <h1>What happened</h1>
     <form class="filters" onSubmit=${ask}>
-      <label class="wide">What became of the blob<input data-filter name="blob" size="50" placeholder="container/path, or its URL" value=${typed ?? known} onInput=${(event) => setTyped(event.target.value)} /></label>
+      <label class="wide">What became of the blob<input data-filter name="blob" size="50" placeholder="container/path, such as landing/digits/7/0001.png, or its URL" value=${typed ?? known} onInput=${(event) => setTyped(event.target.value)} /></label>
       <button class="primary">Search</button>
     </form>
-    ${known ? html`<${Loaded} of=${found}>${(data) => html`<${Found} data=${data} />`}</>` : html`<p class="note">Type a blob's path, such as <span class="mono">landing/digits/7/0001.png</span>: its events, its batch, its run, and the models that saw it.</p>`}
-    ${filters.forgotten ? html`<${ForgottenRequest} id=${filters.forgotten} />` : !known && html`<${ForgottenRequests} />`}
+    ${known && html`<${Loaded} of=${found}>${(data) => html`<${Found} data=${data} />`}</>`}
+    ${filters.forgotten ? html`<${ForgottenRequest} id=${filters.forgotten} />` : !known && html`<${Actions} after=${filters.after} /><${ForgottenRequests} />`}
   `;
+}
+
+function Actions({ after }) {
+  const actions = useResource(`/api/actions?limit=20${after ? `&after=${after}` : ""}`);
+  return html`<h2>Who did what</h2><${Loaded} of=${actions}>${(data) => html`
+    <${Table} caption="Actions" empty="Nobody has done anything over the API yet." columns=${["When", "Who", "What", "Why", "Outcome"]}
+      rows=${data.actions.map((each) => [html`<${Time} at=${each.at} />`, each.by, html`<b>${each.action}</b> <span class=${unbroken("name", each.on)}>${each.on}</span>`, each.reason, each.outcome])} />
+    <${Pages} next=${data.next} after=${after} to=${(place) => href("history", { after: place })} />
+  `}</>`;
 }
 
 function Found({ data }) {
@@ -59,7 +68,7 @@ function Found({ data }) {
   `;
 }
 
-const RequestLink = ({ id }) => html`<a class="mono" href=${href("data", { forgotten: id })}>${id}</a>`;
+const RequestLink = ({ id }) => html`<a class="mono" href=${href("history", { forgotten: id })}>${id}</a>`;
 
 function ForgottenRequests() {
   const found = useResource("/api/forgotten");
