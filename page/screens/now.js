@@ -25,10 +25,11 @@ function NeedsHuman({ pipelines, letters, alarms, approvals, after }) {
   const found = letters.data?.dead_letters ?? [];
   const sources = [letters, alarms, approvals];
   const isFresh = sources.every((each) => each.data && !each.error);
-  // Dead letters stand in the table below, with their actions.
-  const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id));
+  const questions = approvals.data?.approvals ?? [];
+  // Dead letters stand in the table below, with their actions, and a question has its own card.
+  const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id) && !questions.some(({ agreed }) => each.sentence.startsWith(`run ${agreed.run} `)));
   const cards = [
-    ...(approvals.data?.approvals ?? []).map(({ agreed, deadline, on_silence: silence }) => html`<article class="card bad">
+    ...questions.map(({ agreed, deadline, on_silence: silence }) => html`<article class="card bad">
       <h3><a href=${agreed.rollout ? rolloutHref(agreed.rollout) : href(`runs/${agreed.run}`)}>Approve ${agreed.model} before ${agreed.before}?</a></h3>
       <p>Without an answer <${Time} at=${deadline} />: ${silence}.</p>
     </article>`),
