@@ -63,8 +63,16 @@ def problem_of_parameter(name: str, document: Mapping[str, Any], job_text: str) 
     return None
 
 
-def check_job_file(file: Path, text: str, *, nodes: AbstractSet[int]) -> Mapping[str, Any]:
-    """Check the text of a pipeline's job file; `nodes` are those of its compute options.
+def check_job_file(
+    file: Path, text: str, *, nodes: AbstractSet[int], parameters: Iterable[str] = ()
+) -> Mapping[str, Any]:
+    """Check the text of a pipeline's job file.
+
+    Args:
+        file: the file.
+        text: its text.
+        nodes: those of its compute options.
+        parameters: the inputs that requests may set, also if the file does not declare them.
 
     Returns:
         The parsed file.
@@ -75,7 +83,7 @@ def check_job_file(file: Path, text: str, *, nodes: AbstractSet[int]) -> Mapping
     parsed = parse_job_file(file, text, invalid=InvalidPipeline)
     _refuse(parsed, _problems(parsed.document, nodes))
     _refuse(parsed, _missing_files(file, parsed.document))
-    _refuse(parsed, _unknown_references(parsed.document))
+    _refuse(parsed, _unknown_references(parsed.document, parameters))
     return parsed.document
 
 
@@ -236,7 +244,9 @@ def _file_of(value: Any) -> str | None:
     return value.removeprefix("file:") if is_file else None
 
 
-def _unknown_references(document: Mapping[str, Any]) -> Iterator[Problem]:
+def _unknown_references(
+    document: Mapping[str, Any], parameters: Iterable[str]
+) -> Iterator[Problem]:
     """Inputs, outputs and swept values in commands that nothing declares."""
     bodies = dict(_bodies(document))
     for location, body in bodies.items():
@@ -247,7 +257,7 @@ def _unknown_references(document: Mapping[str, Any]) -> Iterator[Problem]:
             for kind in ("inputs", "outputs", "search_space")
         }
         if not is_step:
-            known["inputs"] |= BOUND_INPUTS
+            known["inputs"] |= BOUND_INPUTS.union(parameters)
             known["outputs"] |= OUTPUTS
         for match in _REFERENCE.finditer(str(body.get("command") or "")):
             kind, name = match["kind"], match["name"]

@@ -68,8 +68,10 @@ def parse_pipeline(file: Path, text: str, *, records_container: str) -> Pipeline
             problem = f"{name!r} is not a file in the folder of pipeline.yml"
             raise InvalidPipeline(parsed.problem((*SECTIONS[stage], "job"), problem))
         job_text = read_text(job_file, invalid=InvalidPipeline)
-        document = check_job_file(job_file, job_text, nodes={option.nodes for option in compute})
-        for parameter in pipeline.parameters if stage == "training" else ():
+        parameters = pipeline.parameters if stage == "training" else ()
+        nodes = {option.nodes for option in compute}
+        document = check_job_file(job_file, job_text, nodes=nodes, parameters=parameters)
+        for parameter in parameters:
             problem = problem_of_parameter(parameter, document, job_text)
             if problem is not None:
                 raise InvalidPipeline(parsed.problem(("parameters", parameter), problem))

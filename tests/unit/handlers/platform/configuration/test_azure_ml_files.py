@@ -43,6 +43,13 @@ def test_the_three_types_of_jobs(text: str) -> None:
     check_job_file(FILE, text, nodes={1})
 
 
+def test_a_parameter_is_an_input() -> None:
+    text = "command: train ${{inputs.seed}}\n"
+    assert check_job_file(FILE, text, nodes={1}, parameters=["seed"])
+    with pytest.raises(InvalidPipeline, match="inputs has no 'seed'"):
+        check_job_file(FILE, text, nodes={1})
+
+
 def test_the_nodes_of_a_command_may_be_those_of_a_compute_option() -> None:
     check_job_file(FILE, "resources: {instance_count: 4, shm_size: 8g}\n", nodes={2, 4})
 
