@@ -22,7 +22,7 @@ from handlers.platform.tags import all_versions, tags_of
 from handlers.rollout.endpoint_claims import claimants
 from handlers.training.champions import active_versions
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.names import run_of_job, version_of
+from orchestrations.names import round_of, run_of_job, version_of
 
 Place = Literal["records", "results"]
 """The records container, or the container of the workspace's default datastore."""
@@ -115,7 +115,11 @@ class Kind:
 def _run(in_use: InUse, run: str) -> bool:
     # A run's id is <pipeline>-<version>-<attempt>. Models of pipelines that are not deployed are
     # unknown here, so all of their runs are kept.
-    return run in in_use.runs or run.rsplit("-", 2)[0] not in in_use.pipelines
+    pipeline, training, _ = run.rsplit("-", 2)
+    # A number that is used twice would adopt the job of the first reproduction.
+    first = f"{pipeline}-{round_of(training)}-" if round_of(training) != training else None
+    is_reproduction = first is not None and any(each.startswith(first) for each in in_use.runs)
+    return is_reproduction or run in in_use.runs or pipeline not in in_use.pipelines
 
 
 def _version(in_use: InUse, pipeline: str, version: str) -> bool:
