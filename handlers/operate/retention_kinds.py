@@ -115,11 +115,12 @@ class Kind:
 def _run(in_use: InUse, run: str) -> bool:
     # A run's id is <pipeline>-<version>-<attempt>. Models of pipelines that are not deployed are
     # unknown here, so all of their runs are kept.
-    pipeline, training, _ = run.rsplit("-", 2)
-    # A number that is used twice would adopt the job of the first reproduction.
-    first = f"{pipeline}-{round_of(training)}-" if round_of(training) != training else None
-    is_reproduction = first is not None and any(each.startswith(first) for each in in_use.runs)
-    return is_reproduction or run in in_use.runs or pipeline not in in_use.pipelines
+    if run in in_use.runs or run.rsplit("-", 2)[0] not in in_use.pipelines:
+        return True
+    # A reproduction stays with its model: its number, used again, would adopt the old job.
+    training = run.rpartition("-")[0]
+    original = round_of(training)
+    return original != training and any(it.rpartition("-")[0] == original for it in in_use.runs)
 
 
 def _version(in_use: InUse, pipeline: str, version: str) -> bool:

@@ -187,6 +187,7 @@ def _describe_model(
         "landfall.dataset": f"{pipeline.dataset.name}:{dataset.version}",
         "landfall.job": str(job.id or request.run),
         "landfall.code": str(getattr(job, "code", None) or ""),
+        "landfall.environment": str(getattr(job, "environment", None) or ""),
         "landfall.frozen-at": dataset.frozen_at.isoformat(),
         "landfall.results": request.results,
     }

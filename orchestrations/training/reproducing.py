@@ -53,7 +53,7 @@ def judge_reproduction(
     ]
     differences = (*facts.settings, *_metrics(facts), *facts.differing)
     if facts.files and not facts.differing:
-        equal, said = "bits", f"bits equal: {facts.files} files of {reproduces.model}"
+        equal, said = "bits", f"bits equal: all files of {reproduces.model} ({facts.files})"
     elif not off:
         equal, said = "metrics", f"metrics equal within {tolerance:g}"
     else:

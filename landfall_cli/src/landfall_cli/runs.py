@@ -104,7 +104,6 @@ def follow(session: Session, run: str) -> None:
         else:
             time.sleep(POLL_SECONDS)
 
-
     def people(ended: Any) -> None:
         session.output.line(result_of(ended))
         _show_differences(session.output, ended.get("reproduction"))
@@ -257,7 +256,8 @@ def _show_differences(output: Output, reproduction: Mapping[str, Any] | None) ->
     if reproduction is None or not reproduction["differences"]:
         return
     rows = [
-        (it["what"], it["original"] or "-", it["again"] or "-") for it in reproduction["differences"]
+        (it["what"], it["original"] or "-", it["again"] or "-")
+        for it in reproduction["differences"]
     ]
     output.line("")
     output.table(("DIFFERS", "ORIGINAL", "AGAIN"), rows)
