@@ -26,7 +26,8 @@ OTHER = Difference(what="environment", original="digits:3", again="digits:4")
 
 
 def facts(**found: Any) -> ReproductionFacts:
-    return ReproductionFacts(**{"files": 2, "settings": (), "metrics": {}, "differing": ()} | found)
+    given: dict[str, Any] = {"files": 2, "settings": (), "metrics": {}, "differing": ()}
+    return ReproductionFacts(**given | found)
 
 
 @pytest.mark.parametrize(
