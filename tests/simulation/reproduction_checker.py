@@ -44,7 +44,8 @@ def reproductions_are_right(evidence: Evidence) -> Iterator[str]:
 
 
 def _left(life: JobLife) -> dict[str, float]:
-    return WORSE if life.end == "is worse" else GOOD
+    ends = {"is worse": WORSE, "leaves no metrics": {}}
+    return ends.get(life.end, GOOD)
 
 
 def reproductions_have_what_the_original_had(evidence: Evidence) -> Iterator[str]:
