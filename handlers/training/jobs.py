@@ -72,6 +72,8 @@ class Bindings:
             **self._variables(document),
             compute: f"azureml:{self.request.capacity.cluster}",
         }
+        if kind == PIPELINE and self.request.request.reproduces is not None:
+            bound["settings.force_rerun"] = True  # else Azure ML takes the original's outputs
         sections = {"inputs": self._inputs(), "outputs": self._outputs(is_sweep=kind == SWEEP)}
         for section, values in sections.items():
             # For a pipeline, only declared names: Azure ML refuses an output that no step writes.

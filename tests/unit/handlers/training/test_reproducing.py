@@ -12,7 +12,7 @@ import pytest
 from handlers.platform.configuration.configurations import resolve_configuration
 from handlers.platform.run_records import add_to_record
 from handlers.training.job_outputs import results_folder
-from handlers.training.jobs import submit_job
+from handlers.training.jobs import Bindings, submit_job
 from handlers.training.reproducing import compare_reproduction
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.reproductions import CompareReproduction, Reproduces
@@ -61,6 +61,18 @@ def test_the_job_has_the_code_environment_and_champion_of_the_original(world: Wo
     assert sent.inputs["champion"].path == "azureml://m/1", "not the one that is in service now"
     assert sent.outputs["checkpoints"].path.endswith(f"/{DATASET.version}p1/checkpoints/")
     assert sent.tags["landfall.reproduces"] == "digits:3"
+
+
+def test_the_steps_of_a_pipeline_job_run_again() -> None:
+    request = run_request().model_copy(update={"reproduces": OURS})
+    asset, capacity = DataAsset(name="digits", version="aa"), Capacity(cluster="spot", nodes=1)
+    bindings = Bindings(
+        request=SubmitJob(run=AGAIN, request=request, capacity=capacity, asset=asset),
+        champion=None,
+        default_datastore="workspaceblobstore",
+        records_datastore="landfall",
+    )
+    assert {"settings.force_rerun": True} in bindings.overrides({"type": "pipeline"})
 
 
 def test_what_is_gone_is_named(world: World, tmp_path: Path) -> None:
