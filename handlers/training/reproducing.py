@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from handlers.platform import tags
@@ -29,17 +28,17 @@ from orchestrations.contracts.reproductions import (
     ReproductionFacts,
 )
 from orchestrations.contracts.runs import RunRequest
-from orchestrations.errors import NotReproducible
+from orchestrations.errors import NotReproducible, shorten
 from orchestrations.names import results_record
 
 if TYPE_CHECKING:
-    from azure.ai.ml.entities import Command
     from azure.ai.ml.entities import Job as AzureMLJob
     from azure.storage.blob import ContainerClient
 
-# A history holds the answer.
 DIFFERENCES_TOLD = 30
 JSON_LIMIT_BYTES = 1024 * 1024
+# What can be read within the activity's limit, of files whose MD5 the service does not know.
+READ_LIMIT_BYTES = 1024**3
 
 
 def champion_of(clients: Clients, reproduces: Reproduces) -> Champion | None:
@@ -48,42 +47,38 @@ def champion_of(clients: Clients, reproduces: Reproduces) -> Champion | None:
     Raises:
         NotReproducible: it was deleted.
     """
-    version = reproduces.champion
-    if version is None:
+    if reproduces.champion is None:
         return None
-    model = find_version(clients, reproduces.name, version)
+    model = find_version(clients, reproduces.name, reproduces.champion)
     if model is None:
-        raise NotReproducible(
-            f"model {reproduces.name}:{version}, which {reproduces.model} was compared with, was "
-            "deleted"
+        what = (
+            f"{reproduces.name}:{reproduces.champion}, which {reproduces.model} was compared with"
         )
-    return Champion(version=version, path=str(model.path))
+        raise NotReproducible(f"model {what}, was deleted")
+    return Champion(version=reproduces.champion, path=str(model.path))
 
 
 def find_original(clients: Clients, request: RunRequest, run: str) -> AzureMLJob:
-    """The job that trained the model, if its code is still there.
-
-    Azure ML keeps the code of a command job. Other jobs need what is deployed to be the same.
+    """The job that trained the model.
 
     Raises:
-        NotReproducible: the job was deleted, or other code is deployed.
+        NotReproducible: it was deleted, or its code is gone: Azure ML keeps that of command jobs.
     """
-    job = _job(clients, run)
-    name, configuration = request.pipeline.name, request.configuration
-    assert configuration is not None, "it is looked for before"
-    if job.type != COMMAND and not has_code(clients, name, configuration, request.job_file):
-        raise NotReproducible(
-            f"other code is deployed than that of configuration {configuration}, and Azure ML "
-            f"keeps the code of command jobs only, not that of {job.type} job {run}: deploy the "
-            "release with that code"
-        )
-    return job
+    job, configuration = _job(clients, run), str(request.configuration)
+    if job.type == COMMAND or has_code(
+        clients, request.pipeline.name, configuration, request.job_file
+    ):
+        return job
+    raise NotReproducible(
+        f"other code is deployed than that of configuration {configuration}, and Azure ML keeps "
+        f"the code of command jobs only, not that of {job.type} job {run}: deploy it again"
+    )
 
 
 def pin(job: AzureMLJob, original: AzureMLJob) -> None:
-    """Give a job the code and the environment's version of the original."""
+    """Give a command job the code and the environment's version of the original."""
     if job.type == COMMAND:
-        ours, theirs = cast("Command", job), cast("Any", original)
+        ours, theirs = cast("Any", job), cast("Any", original)
         ours.code, ours.environment = theirs.code, theirs.environment
 
 
@@ -94,64 +89,23 @@ def compare_reproduction(clients: Clients, request: CompareReproduction) -> Repr
     Raises:
         NotReproducible: a job was deleted.
     """
-    then = _Left.read(clients, request.pipeline, request.reproduces.run)
-    now = _Left.read(clients, request.pipeline, request.run)
-    settings = [
-        Difference(what=name, original=then.settings[name], again=value)
-        for name, value in now.settings.items()
-        if value != then.settings[name]
-    ]
-    metrics = {
-        name: (then.metrics.get(name), now.metrics.get(name))
-        for name in sorted(then.metrics.keys() | now.metrics.keys())
-    }
-    files = sorted(then.files.keys() | now.files.keys())
-    differing = [each for name in files for each in _compare(name, then, now)]
-    return ReproductionFacts(
-        files=len(files),
-        settings=tuple(settings),
-        metrics={name: pair for name, pair in metrics.items() if pair[0] != pair[1]},
-        differing=tuple(differing[:DIFFERENCES_TOLD]),
-        more=max(len(differing) - DIFFERENCES_TOLD, 0),
+    runs = (request.reproduces.run, request.run)
+    jobs = [_job(clients, run) for run in runs]
+    metrics = [read_metrics(clients, results_record(run)) for run in runs]
+    then, now = (
+        _read_model(clients, request.pipeline, *each) for each in zip(jobs, metrics, strict=True)
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Left:
-    """What a training was, and what it left."""
-
-    settings: Mapping[str, str | None]
-    metrics: Mapping[str, float]
-    container: ContainerClient
-    files: Mapping[str, ListedBlob]
-    """Path in the model's folder → blob."""
-
-    @classmethod
-    def read(cls, clients: Clients, pipeline: str, run: str) -> _Left:
-        job, record = _job(clients, run), read_run_record(clients, run)
-        trial, used = trial_of(clients, job), None if record is None else record.compute
-        results = results_folder(pipeline, run) if trial is None else f"azureml/{trial}/results/"
-        container = tags_of(job).get(tags.RESULTS_CONTAINER)
-        program: Any = getattr(job, "trial", None) or job
-        settings = {
-            "environment": getattr(program, "environment", None),
-            "code": getattr(program, "code", None),
-            "compute": used and f"{used.nodes} x {used.size} ({used.cluster}, {used.priority})",
-            "attempt, which resumes the one before": tags_of(job).get(tags.ATTEMPT),
-        }
-        storage = clients.workspace_blobs.get_container_client(
-            container or str(clients.default_datastore.container_name)
-        )
-        folder = f"{results}model/"
-        return cls(
-            settings={name: value and str(value) for name, value in settings.items()},
-            metrics=read_metrics(clients, results_record(run)),
-            container=storage,
-            files={it.name.removeprefix(folder): it for it in _list(storage, folder)},
-        )
-
-    def text(self, path: str) -> Iterable[bytes]:
-        return self.container.download_blob(self.files[path].name).chunks()
+    files = list(_differences(then, now))
+    settings = _differences(*(_settings(clients, job) for job in jobs))
+    shown = ({f"metric {name}": repr(each[name]) for name in each} for each in metrics)
+    found = [*settings, *_differences(*shown), *files]
+    return ReproductionFacts(
+        files=len(now),
+        files_differ=bool(files),
+        metrics={name: (metrics[0].get(name), metrics[1].get(name)) for name in request.metrics},
+        differences=tuple(found[:DIFFERENCES_TOLD]),
+        more=max(len(found) - DIFFERENCES_TOLD, 0),
+    )
 
 
 def _job(clients: Clients, run: str) -> AzureMLJob:
@@ -161,60 +115,73 @@ def _job(clients: Clients, run: str) -> AzureMLJob:
     return job
 
 
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    for what in sorted(then.keys() | now.keys()):
+        pair = [None if it.get(what) is None else shorten(str(it[what])) for it in (then, now)]
+        if then.get(what) != now.get(what):
+            yield Difference(what=what, original=pair[0], again=pair[1])
+
+
+def _settings(clients: Clients, job: AzureMLJob) -> Mapping[str, Any]:
+    record = read_run_record(clients, str(job.name))
+    used = None if record is None else record.compute
+    program: Any = getattr(job, "trial", None) or job
+    return {
+        "environment": getattr(program, "environment", None),
+        "code": getattr(program, "code", None),
+        "compute": used and f"{used.nodes} x {used.size} ({used.cluster}, {used.priority})",
+        "attempt, which resumes the one before": tags_of(job).get(tags.ATTEMPT),
+    }
+
+
+def _read_model(
+    clients: Clients, pipeline: str, job: AzureMLJob, metrics: Mapping[str, float]
+) -> dict[str, str]:
+    """What is in a model's folder: file → size and MD5; of a JSON file, key → value."""
+    trial, default = trial_of(clients, job), str(clients.default_datastore.container_name)
+    results = f"azureml/{trial}/results/" if trial else results_folder(pipeline, str(job.name))
+    folder, found = f"{results}model/", dict[str, str]()
+    container = clients.workspace_blobs.get_container_client(
+        tags_of(job).get(tags.RESULTS_CONTAINER) or default
+    )
+    blobs = list(_list(container, folder))
+    is_read = sum(blob.size for blob in blobs if not blob.md5) <= READ_LIMIT_BYTES
+    for blob in blobs:
+        path = blob.name.removeprefix(folder)
+        if path.endswith(".json") and blob.size <= JSON_LIMIT_BYTES:
+            text = container.download_blob(blob.name).readall()
+            found |= {f"{path}{key}": value for key, value in _entries(text, metrics)}
+            continue
+        unknown = f"no MD5, and too large to be read (ETag {blob.etag})"
+        md5 = blob.md5 or (_md5(container, blob.name) if is_read else unknown)
+        found[f"file {path}"] = f"{blob.size} bytes, {md5}"
+    return found
+
+
 def _list(container: ContainerClient, folder: str) -> Iterator[ListedBlob]:
-    marker: str | None = None
+    page = list_page(container, folder)
     while True:
-        page = list_page(container, folder, marker=marker)
         yield from (each for each in page.blobs if not each.is_directory)
-        marker = page.next_marker
-        if marker is None:
+        if page.next_marker is None:
             return
+        page = list_page(container, folder, marker=page.next_marker)
 
 
-def _compare(path: str, then: _Left, now: _Left) -> Iterator[Difference]:
-    """What differs in a file of the models."""
-    old, new = then.files.get(path), now.files.get(path)
-    if old is not None and new is not None:
-        if old.size == new.size and (
-            old.md5 == new.md5
-            if old.md5 and new.md5
-            else _digest(then.text(path)) == _digest(now.text(path))
-        ):
-            return
-        if path.endswith(".json") and max(old.size, new.size) <= JSON_LIMIT_BYTES:
-            before, after = _entries(then, path), _entries(now, path)
-            if before is not None and after is not None:
-                for key in sorted(before.keys() | after.keys()):
-                    if before.get(key) != after.get(key):
-                        was, is_ = before.get(key), after.get(key)
-                        yield Difference(what=f"{path}: {key}", original=was, again=is_)
-                return
-    was, is_ = (each and f"{each.size} bytes, {each.md5 or each.etag}" for each in (old, new))
-    yield Difference(what=f"file {path}", original=was, again=is_)
-
-
-def _digest(chunks: Iterable[bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for chunk in chunks:
+def _md5(container: ContainerClient, name: str) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    for chunk in container.download_blob(name).chunks():
         digest.update(chunk)
-    return digest.digest()
+    return digest.hexdigest()
 
 
-def _entries(left: _Left, path: str) -> dict[str, str] | None:
-    """Key → value of a JSON object and the objects in it, without the metrics that it repeats."""
+def _entries(text: bytes, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """The keys of a JSON file's object and of those in it, without metrics that it repeats."""
     try:
-        document = json.loads(b"".join(left.text(path)))
+        document = json.loads(text)
     except ValueError:
-        return None
-    if not isinstance(document, dict):
-        return None
-    found: dict[str, str] = {}
-    for key, value in cast("dict[str, Any]", document).items():
-        if isinstance(value, dict):
-            inner = cast("dict[str, Any]", value)
-            if left.metrics and left.metrics.items() <= inner.items():
-                continue
-            found |= {f"{key}.{name}": json.dumps(each) for name, each in inner.items()}
-        else:
-            found[key] = json.dumps(value)
-    return {key: value[:200] for key, value in found.items()}
+        document = text.decode(errors="replace")
+    for key, value in (document if isinstance(document, dict) else {"": document}).items():
+        if isinstance(value, dict) and not metrics.items() <= value.items():
+            yield from ((f": {key}.{name}", json.dumps(value[name])) for name in value)
+        elif not isinstance(value, dict) or not metrics:
+            yield f": {key}", json.dumps(value)

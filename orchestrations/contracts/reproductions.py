@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -43,40 +43,34 @@ class Difference(Contract):
 
 
 class ReproductionFacts(Contract):
-    """What two trainings were, and what they left."""
+    """What differs between two trainings."""
 
     files: int
-    """How many files the models have."""
-    settings: tuple[Difference, ...]
+    """How many files, and keys of JSON files, the model has."""
+    files_differ: bool
     metrics: dict[str, tuple[float | None, float | None]]
-    """Metrics that are not the same number: of the original, and now; None: there is none."""
-    differing: tuple[Difference, ...]
-    """Files of the models, or what differs in those that are JSON."""
-    more: int = 0
-    """How many of these are left out."""
+    """The requested ones: of the original, and now; None: there is none."""
+    differences: tuple[Difference, ...]
+    """Settings, then metrics, then files and keys."""
+    more: int
+    """How many differences are left out."""
 
 
 class CompareReproduction(ActivityRequest[ReproductionFacts]):
     """Input of `compare_reproduction`."""
 
-    # Files without an MD5 of the service are read.
-    LIMIT_SECONDS: ClassVar[float] = 540.0
-
     pipeline: str
     run: str
     reproduces: Reproduces
+    metrics: list[str]
 
 
 class Reproduction(Contract):
     """The answer of a reproduction; a part of the run's record."""
 
-    model: str
-    """Name and version."""
-    original: str
-    """The run that registered it."""
+    reproduces: Reproduces
     equal: Literal["bits", "metrics"] | None
-    """`bits`: all files of the model. `metrics`: those of the gate, within `tolerance`."""
-    tolerance: float
+    """`bits`: all files of the model. `metrics`: those of the gate, within the tolerance."""
     message: str
     differences: tuple[Difference, ...] = ()
     more: int = 0

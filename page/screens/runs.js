@@ -120,7 +120,7 @@ function Check({ name, check, run }) {
 // What differs between a model and its reproduction; the run's reason has the verdict.
 function Differences({ reproduction }) {
   if (!reproduction?.differences.length) return null;
-  return html`<h2>Differs from ${reproduction.model}</h2>
+  return html`<h2>What differs</h2>
     <${Table} caption="Differences" columns=${["What", "Original", "Again"]} rows=${reproduction.differences.map((each) => [each.what, each.original ?? "–", each.again ?? "–"])} />`;
 }
 

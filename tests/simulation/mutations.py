@@ -119,13 +119,7 @@ def _as_it_is(status: RunStatus) -> RunStatus:
 
 
 def _equal(reproduces: Reproduces, *_: Any) -> Reproduction:
-    return Reproduction(
-        model=reproduces.model,
-        original=reproduces.run,
-        equal="bits",
-        tolerance=0,
-        message="bits equal",
-    )
+    return Reproduction(reproduces=reproduces, equal="bits", message="bits equal")
 
 
 def _champion_of_today(clients: Clients, reproduces: Reproduces) -> Champion | None:

@@ -254,7 +254,7 @@ class _Versions:
             dataset=dataset,
             job=properties.get("landfall.job"),
             code=properties.get("landfall.code") or None,
-            environment=properties.get("landfall.environment") or None,
+            environment=properties.get("landfall.environment"),
             compute=record and record.compute,
             cost=record and record.known_cost,
             results=properties.get("landfall.results"),

@@ -23,8 +23,7 @@ from handlers.training.reproducing import champion_of, find_original
 from handlers.training.retries import sent_again_as, start_attempt
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.reproductions import TOLERANCE, Reproduces
-from orchestrations.contracts.runs import RunRequest
-from orchestrations.contracts.training import RunRecord
+from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
 from orchestrations.errors import InvalidPipeline, NotReproducible
 from orchestrations.landing.decisions import LastRound
 from orchestrations.names import claim_record, reproduction_name, training_of
@@ -56,7 +55,8 @@ async def reproduce_model(
         try:
             planned = await AZURE_ML.ask(_plan, clients, pipeline, version, asked, now)
         except (InvalidPipeline, NotReproducible) as error:
-            raise _not_reproducible(str(error)) from None
+            detail = f"it cannot be trained again: {error}"
+            raise Problem(409, "not-reproducible", detail) from None
     run = planned if isinstance(planned, str) else planned.run
     if isinstance(planned, RunRequest):
         await start_attempt(starter, planned)  # at the same moment, another one may have been first
@@ -71,94 +71,74 @@ def _plan(
     """The run that reproduces a version, or the id of one that has not ended.
 
     Raises:
-        Problem: 404, there is no such version; 409, Landfall did not train it, or its data is gone.
-        NotReproducible, InvalidPipeline: its job, code, champion or configuration is gone.
+        Problem: 404, there is no such version.
+        NotReproducible, InvalidPipeline: what made it is gone.
     """
     name = pipeline.model.name
     model = find_version(clients, name, version)
     if model is None:
         raise Problem(404, "unknown-model", f"there is no model {name}:{version}")
     run = tags_of(model).get(tags.RUN)
-    claim = None if run is None else claim_record(pipeline.name, training_of(run))
-    claimed = None if claim is None else read_claim(clients, claim)
-    if run is None or claimed is None:
-        raise _not_reproducible(f"no run of this pipeline has made {name}:{version}")
+    claimed = run and read_claim(clients, claim_record(pipeline.name, training_of(run)))
+    if not run or not claimed:
+        raise NotReproducible(f"no run of this pipeline has made {name}:{version}")
     original = _request_of(clients, claimed.request, run)
-    training, number = (
-        original.training,
-        last_reproduction(clients.records, pipeline.name, original.training),
-    )
-    again = reproduction_name(training, number)
+    number = last_reproduction(clients.records, pipeline.name, original.training)
+    again = reproduction_name(original.training, number)
     last = read_last_attempt(clients, pipeline.name, again) if number else None
-    if last is not None and _is_under_way(last, now):
-        return last.status.id
-    _check_data(clients, original)
-    request = original.model_copy(
-        update={
-            "reproduces": Reproduces(
-                name=name,
-                version=version,
-                run=run,
-                champion=tags_of(model).get(tags.CHAMPION),
-                tolerance=asked.tolerance,
-                number=number + 1,
-            ),
-            "attempt": 1,
-            "reason": asked.reason[:300],
-            "configuration": original.job_configuration,
-            "redrive": None,
-            "receiver": None,
-            "checks": (),
-            "base": None,
-            "traceparent": None,
-        }
+    if last is not None:
+        due, state = last.next_attempt_at, last.status.state
+        found = LastRound(run=again, state=state, configuration=None, next_attempt_at=due)
+        if found.is_under_way(now):
+            return last.status.id
+    reproduces = Reproduces(
+        name=name,
+        version=version,
+        run=run,
+        champion=tags_of(model).get(tags.CHAMPION),
+        tolerance=asked.tolerance,
+        number=number + 1,
     )
-    assert request.reproduces is not None
-    if request.configuration is None:
-        raise _not_reproducible(f"run {run} has kept no configuration")
-    read_job_file(clients, pipeline.name, request.configuration, request.job_file)
-    find_original(clients, request, run)
-    champion_of(clients, request.reproduces)
+    # Without the original's receiver, checks, redrive and trace.
+    request = RunRequest(
+        pipeline=original.pipeline,
+        dataset=original.dataset,
+        round=original.round,
+        attempt=1,
+        configuration=original.job_configuration,
+        reason=asked.reason[:START_REASON_LIMIT_CHARACTERS],
+        parameters=original.parameters,
+        reproduces=reproduces,
+    )
+    _check(clients, request, reproduces)
     return request
 
 
 def _request_of(clients: Clients, first: RunRequest, run: str) -> RunRequest:
     """What a run was started with: its claim, people's changes, and the compute that it used."""
-    request = first
-    while request.run != run:
+    request, last = first, int(run.rpartition("-")[2])
+    while request.attempt < last:
         following = request.model_copy(update={"attempt": request.attempt + 1})
         request = sent_again_as(clients, following)
-        if request.attempt > int(run.rpartition("-")[2]):
-            raise _not_reproducible(f"how run {run} was started is not kept")
-    record = read_run_record(clients, run)
-    used = None if record is None else record.compute
-    options = [
-        each
-        for each in request.pipeline.compute
-        if used is not None and (each.cluster, each.nodes) == (used.cluster, used.nodes)
-    ]
-    pipeline = request.pipeline.model_copy(
-        update={"compute": options[:1] or request.pipeline.compute}
-    )
-    return request.model_copy(update={"pipeline": pipeline})
+    record, pipeline = read_run_record(clients, run), request.pipeline
+    if request.run != run or record is None or record.compute is None:
+        raise NotReproducible(f"how run {run} was started is not kept")
+    used = record.compute.cluster, record.compute.nodes
+    options = [each for each in pipeline.compute if (each.cluster, each.nodes) == used]
+    changed = pipeline.model_copy(update={"compute": options or pipeline.compute})
+    return request.model_copy(update={"pipeline": changed})
 
 
-def _is_under_way(last: RunRecord, now: datetime) -> bool:
-    at, state = last.next_attempt_at, last.status.state
-    found = LastRound(run=last.status.id, state=state, configuration=None, next_attempt_at=at)
-    return found.is_under_way(now)
-
-
-def _check_data(clients: Clients, request: RunRequest) -> None:
-    dataset = request.dataset
-    if not has_manifest(clients, dataset):
-        raise _not_reproducible(f"manifest {dataset.manifest_path} was removed")
-    forgotten_by = find_request_of(clients, request.pipeline.name, dataset.version)
+def _check(clients: Clients, request: RunRequest, reproduces: Reproduces) -> None:
+    """Whether everything is there that the run needs."""
+    dataset, name = request.dataset, request.pipeline.name
+    forgotten_by = find_request_of(clients, name, dataset.version)
     if forgotten_by is not None:
-        raise _not_reproducible(
-            f"{forgotten_by} forgot contents of dataset version {dataset.version}"
-        )
-
-
-def _not_reproducible(detail: str) -> Problem:
-    return Problem(409, "not-reproducible", f"it cannot be trained again: {detail}")
+        raise NotReproducible(f"{forgotten_by} forgot contents of its dataset {dataset.version}")
+    if not has_manifest(clients, dataset):
+        raise NotReproducible(f"manifest {dataset.manifest_path} was removed")
+    if request.configuration is None:
+        raise NotReproducible(f"the configuration of run {reproduces.run} was not kept")
+    read_job_file(clients, name, request.configuration, request.job_file)
+    find_original(clients, request, reproduces.run)
+    champion_of(clients, reproduces)

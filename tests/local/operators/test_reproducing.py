@@ -23,7 +23,7 @@ REPRODUCE = 'reproduce batches:$VERSION --reason "an audit" --yes'
 async def test_command_a_model_whose_data_was_overwritten(laptop: Laptop) -> None:
     again = await run(laptop, REPRODUCE, 1, VERSION="1")
     assert again["state"] == "not_reproduced"
-    assert (again["model"], again["reproduction"]["model"]) == (None, "batches:1")
+    assert (again["model"], again["reproduces"]) == (None, "batches:1")
     differs = {
         it["what"]: (it["original"], it["again"]) for it in again["reproduction"]["differences"]
     }
@@ -42,10 +42,10 @@ async def test_page_a_model_that_is_the_same_to_the_bit(laptop: Laptop, page: Pa
     asked = (await answered(dialog))["id"]
     await dialog.get_by_role("link", name=asked).click()
     await page.get_by_role("heading", name=f"{asked} reproduced").wait_for()
-    await page.get_by_text("bits equal: all files of batches:2").wait_for()
+    await page.get_by_text("bits equal: the model's files are those of batches:2").wait_for()
     path = "/api/pipelines/batches/models"
     card = (await laptop.get(f"{path}/2/card"))[1]["markdown"]
-    assert "bits equal: all files of batches:2" in card.replace("\\", "")
+    assert "bits equal: the model's files are those of batches:2" in card.replace("\\", "")
     detail = (await laptop.get(f"{path}/2"))[1]
     assert detail["environment"]
     assert detail["compute"]["cluster"] == "batches"

@@ -64,7 +64,7 @@ MODEL = ModelDetail(
     ),
     job="jobs/digits-aa-2",
     code=None,
-    environment="digits:3",
+    environment="azureml:torch:3",
     compute=None,
     cost=None,
     results=None,
