@@ -73,23 +73,16 @@ class RunRule:
     """How a sentence tells the end of a run that needs a person."""
 
 
-def rule_of_run(state: RunState) -> RunRule:
+def rule_of_run(state: RunState) -> RunRule:  # noqa: PLR0911 - a table
     """What a state of a run means."""
     match state:
         case "registering" | "provisioning" | "waiting_for_nodes" | "submitting" | "queued":
             return RunRule(pipeline="training")
         case "running" | "ending" | "judging" | "publishing":
             return RunRule(pipeline="training")
-        case (
-            "succeeded"
-            | "not_promoted"
-            | "not_needed"
-            | "superseded"
-            | "cancelled"
-            | "held"
-            | "reproduced"
-            | "not_reproduced"
-        ):  # what is held has a hold, which says more
+        case "succeeded" | "not_promoted" | "not_needed" | "superseded" | "cancelled" | "held":
+            return RunRule(pipeline="idle")  # what is held has a hold, which says more
+        case "reproduced" | "not_reproduced":
             return RunRule(pipeline="idle")
         case "retrying":
             return RunRule(pipeline="retrying", is_failure=True)
