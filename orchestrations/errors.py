@@ -81,6 +81,10 @@ class JobRejected(PermanentError):
     """Azure ML refused the job or the asset as it was described."""
 
 
+class NotReproducible(PermanentError):
+    """What made a model is gone, such as its job, code or champion; the message names it."""
+
+
 class DeploymentRejected(PermanentError):
     """A deployment failed its smoke test: a verdict on the model and its scoring code."""
 

@@ -65,8 +65,23 @@ def training_name(version: str, number: int) -> str:
 
 
 def version_of(training: str) -> str:
-    """The dataset version in the name of a round."""
-    return re.sub(r"r\d+$", "", training)
+    """The dataset version in the name of a round, or of a reproduction of its model."""
+    return re.sub(r"r\d+$", "", round_of(training))
+
+
+def round_of(training: str) -> str:
+    """The name of the round in the name of a reproduction; a round's is its own."""
+    return re.sub(r"p\d+$", "", training)
+
+
+def reproduction_name(training: str, number: int) -> str:
+    """A reproduction of the model of a round of training: no round, so that it counts as none."""
+    return f"{reproductions_of(training)}{number}"
+
+
+def reproductions_of(training: str) -> str:
+    """What the names of the reproductions of a round's model begin with."""
+    return f"{training}p"
 
 
 def run_id(pipeline: str, training: str, attempt: int) -> str:

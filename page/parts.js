@@ -5,10 +5,10 @@ import { get, post } from "/api/ui/api.js";
 import { exact, Sentence, Time, TimeOfData } from "/api/ui/times.js";
 
 const KINDS = {
-  good: ["succeeded", "champion", "live", "finished"],
+  good: ["succeeded", "reproduced", "champion", "live", "finished"],
   bad: ["failed", "rejected", "needs-a-human", "rolled-back", "rolled_back", "broken", "quarantined", "missing", "no-data", "no-success", "old-model", "run-waits", "credential-expires", "landing-failed", "landing-overdue", "manifest-invalid", "pipeline-not-deployed"],
   busy: ["registering", "provisioning", "waiting_for_nodes", "submitting", "queued", "running", "judging", "publishing", "training", "settling", "closing", "deploying", "testing", "baking", "rolling_back"],
-  warn: ["retrying", "ending", "cancelled", "held", "batch-held", "paused", "pending"],
+  warn: ["retrying", "ending", "cancelled", "held", "not_reproduced", "batch-held", "paused", "pending"],
 };
 
 export const kindOf = (state) =>

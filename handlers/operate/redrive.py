@@ -195,6 +195,13 @@ def _derive(clients: Clients, request: RunRequest, order: RedriveOrder) -> RunRe
     if not order.changes.to_document():
         return request.model_copy(update={"attempt": request.attempt + 1})
     run = request.run
+    if request.reproduces is not None:
+        raise RedriveRefused(
+            f"run {run} reproduces {request.reproduces.model}, with changes it would not: redrive "
+            "it without, or discard it and ask for another reproduction",
+            kind="invalid-request",
+            where="changes",
+        )
     lineage = Redrive(
         run=run, by=order.by, reason=order.reason, at=order.at, record=redrive_record(run)
     )

@@ -22,7 +22,7 @@ from handlers.platform.tags import all_versions, tags_of
 from handlers.rollout.endpoint_claims import claimants
 from handlers.training.champions import active_versions
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.names import run_of_job, version_of
+from orchestrations.names import round_of, run_of_job, version_of
 
 Place = Literal["records", "results"]
 """The records container, or the container of the workspace's default datastore."""
@@ -115,7 +115,12 @@ class Kind:
 def _run(in_use: InUse, run: str) -> bool:
     # A run's id is <pipeline>-<version>-<attempt>. Models of pipelines that are not deployed are
     # unknown here, so all of their runs are kept.
-    return run in in_use.runs or run.rsplit("-", 2)[0] not in in_use.pipelines
+    if run in in_use.runs or run.rsplit("-", 2)[0] not in in_use.pipelines:
+        return True
+    # A reproduction stays with its model: its number, used again, would adopt the old job.
+    training = run.rpartition("-")[0]
+    original = round_of(training)
+    return original != training and any(it.rpartition("-")[0] == original for it in in_use.runs)
 
 
 def _version(in_use: InUse, pipeline: str, version: str) -> bool:

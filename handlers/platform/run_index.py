@@ -27,7 +27,7 @@ from handlers.platform.record_store import countdown, first_page, list_entries
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState, UnfinishedRunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import shorten
-from orchestrations.names import training_of, version_of
+from orchestrations.names import reproductions_of, training_of, version_of
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -167,6 +167,13 @@ def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:
 def runs_of_training(records: ContainerClient, pipeline: str, training: str) -> list[str]:
     """The ids of the recorded attempts in one round of training on a dataset version."""
     return list(_recorded(records, f"{pipeline}-{training}-"))
+
+
+def last_reproduction(records: ContainerClient, pipeline: str, training: str) -> int:
+    """The number of the last recorded reproduction of a round of training; 0 if there is none."""
+    stem = f"{pipeline}-{reproductions_of(training)}"
+    found = (run.removeprefix(stem).partition("-")[0] for run in _recorded(records, stem))
+    return max((int(each) for each in found), default=0)
 
 
 def _recorded(records: ContainerClient, prefix: str) -> Iterator[str]:

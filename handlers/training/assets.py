@@ -194,8 +194,9 @@ def _describe_model(
         "landfall.reason": request.reason,
         "landfall.difference": request.difference,
         f"{tags.APPROVAL}registration": request.approval,
+        "landfall.environment": getattr(job, "environment", None),
     }
-    lineage |= {name: text for name, text in told.items() if text is not None}
+    lineage |= {name: str(text) for name, text in told.items() if text is not None}
     lineage |= {
         f"landfall.parameter.{name}": json.dumps(value)
         for name, value in request.parameters.items()

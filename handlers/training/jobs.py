@@ -36,6 +36,7 @@ from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.job_outputs import results_folder
+from handlers.training.reproducing import champion_of, find_original, pin
 from orchestrations.contracts.training import GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
 from orchestrations.names import new_files_folder, run_of_job
@@ -71,6 +72,8 @@ class Bindings:
             **self._variables(document),
             compute: f"azureml:{self.request.capacity.cluster}",
         }
+        if kind == PIPELINE and self.request.request.reproduces is not None:
+            bound["settings.force_rerun"] = True  # else Azure ML takes the original's outputs
         sections = {"inputs": self._inputs(), "outputs": self._outputs(is_sweep=kind == SWEEP)}
         for section, values in sections.items():
             # For a pipeline, only declared names: Azure ML refuses an output that no step writes.
@@ -190,6 +193,7 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
 
     Raises:
         JobRejected: `job.yml` or the job is refused, or a job of another origin has the name.
+        NotReproducible: what the reproduced model was trained with is gone.
     """
     name = request.request.job
     job = if_found(clients.ml.jobs.get, name)
@@ -224,7 +228,12 @@ def get_job(clients: Clients, request: GetJob) -> Job:
 
 
 def _submit(clients: Clients, request: SubmitJob) -> AzureMLJob | None:
-    champion = find_champion(clients, request.request.pipeline)
+    reproduces = request.request.reproduces
+    champion = (
+        find_champion(clients, request.request.pipeline)
+        if reproduces is None
+        else champion_of(clients, reproduces)
+    )
     if champion is None and request.request.stage == "champion-check":
         return None
     job = _load(clients, request, champion)
@@ -286,6 +295,8 @@ def _load(clients: Clients, request: SubmitJob, champion: Champion | None) -> Az
         command = cast("Command", job)
         command.resources = command.resources or JobResourceConfiguration()
         command.resources.instance_count = request.capacity.nodes
+    if request.request.reproduces is not None:
+        pin(job, find_original(clients, request.request, request.request.reproduces.run))
     job.tags = tags_of(job) | _tags(clients, request, champion, traceparent)
     return job
 
@@ -307,6 +318,8 @@ def _tags(
         ours[tags.CONFIGURATION] = configuration
     if traceparent is not None:
         ours[tags.TRACEPARENT] = traceparent
+    if run.reproduces is not None:
+        ours[tags.REPRODUCES] = run.reproduces.model
     if run.redrive is not None:
         ours[tags.REDRIVEN_FROM] = run.redrive.run
     if champion is not None:

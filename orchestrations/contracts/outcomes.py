@@ -34,10 +34,10 @@ Severity = Literal["information", "warning", "error"]
 HoldEnd = Literal["release", "resumption", "growth"]
 
 
-def colour_of(name: Shown) -> Colour:  # noqa: PLR0911 - a table
+def colour_of(name: Shown) -> Colour:  # noqa: C901, PLR0911 - a table
     """The colour of a state on the page and the command line."""
     match name:
-        case "succeeded" | "live" | "finished":
+        case "succeeded" | "reproduced" | "live" | "finished":
             return "good"
         case "registering" | "provisioning" | "waiting_for_nodes" | "submitting" | "queued":
             return "busy"
@@ -45,7 +45,9 @@ def colour_of(name: Shown) -> Colour:  # noqa: PLR0911 - a table
             return "busy"
         case "deploying" | "testing" | "baking" | "rolling_back":
             return "busy"
-        case "ending" | "retrying" | "cancelled" | "held" | "batch-held" | "paused" | "pending":
+        case "ending" | "retrying" | "cancelled" | "held" | "not_reproduced":
+            return "warn"
+        case "batch-held" | "paused" | "pending":
             return "warn"
         case "failed" | "rejected" | "rolled_back" | "needs-a-human" | "quarantined" | "missing":
             return "bad"
@@ -71,7 +73,7 @@ class RunRule:
     """How a sentence tells the end of a run that needs a person."""
 
 
-def rule_of_run(state: RunState) -> RunRule:
+def rule_of_run(state: RunState) -> RunRule:  # noqa: PLR0911 - a table
     """What a state of a run means."""
     match state:
         case "registering" | "provisioning" | "waiting_for_nodes" | "submitting" | "queued":
@@ -80,6 +82,8 @@ def rule_of_run(state: RunState) -> RunRule:
             return RunRule(pipeline="training")
         case "succeeded" | "not_promoted" | "not_needed" | "superseded" | "cancelled" | "held":
             return RunRule(pipeline="idle")  # what is held has a hold, which says more
+        case "reproduced" | "not_reproduced":
+            return RunRule(pipeline="idle")
         case "retrying":
             return RunRule(pipeline="retrying", is_failure=True)
         case "rejected":
@@ -260,9 +264,9 @@ def severity_of(kind: NotificationKind) -> Severity:
     match kind:
         case "started" | "succeeded" | "superseded" | "not_promoted" | "not_needed":
             return "information"
-        case "deploying" | "deployed":
+        case "deploying" | "deployed" | "reproduced":
             return "information"
-        case "cancelled" | "retrying" | "held" | "awaiting_approval":
+        case "not_reproduced" | "cancelled" | "retrying" | "held" | "awaiting_approval":
             return "warning"
         case "failed" | "rolled_back":
             return "error"

@@ -13,9 +13,10 @@ from orchestrations.configuration.pipeline import ComputeOption, Limits, Pipelin
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure, Traceparent
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.reproductions import Reproduces
 from orchestrations.contracts.run_states import GateVerdict, RunState
 from orchestrations.errors import shorten
-from orchestrations.names import run_id, stage_job, training_name
+from orchestrations.names import reproduction_name, run_id, stage_job, training_name
 
 # Azure's limit is 16 KB of UTF-16; the rest is a margin.
 # https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-custom-orchestration-status
@@ -128,6 +129,8 @@ class RunRequest(Contract):
     """A sentence: what differs from the last trained version. None: it is the first one."""
     judgement: Judgement | None = Field(default=None, exclude_if=lambda it: it is None)
     """Set while a run of which the gate promotes the model waits for people's approval."""
+    reproduces: Reproduces | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The model that this run trains again, to compare: it registers none."""
     traceparent: Traceparent = None
     """The batch's span."""
 
@@ -146,8 +149,9 @@ class RunRequest(Contract):
 
     @property
     def training(self) -> str:
-        """The name of the dataset version's round."""
-        return training_name(self.dataset.version, self.round)
+        """The name of the dataset version's round, or of the reproduction of its model."""
+        name, again = training_name(self.dataset.version, self.round), self.reproduces
+        return name if again is None else reproduction_name(name, again.number)
 
     @property
     def stage(self) -> Stage:
@@ -213,6 +217,8 @@ class RunStatus(Contract):
     """Blob in the records container with the job's metrics or error in full."""
     redrive: Redrive | None = None
     """A person's changes, if the run was redriven with changes."""
+    reproduces: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The model that the run trains again, to compare: name and version."""
     cost: RunCost | None = Field(default=None, exclude_if=lambda it: it is None)
     """The cost of its job's nodes; set for a run in a queue, after its job has ended."""
 

@@ -23,6 +23,7 @@ from orchestrations.contracts.capacity import Refusal
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.datasets import DataAsset, Dataset
+from orchestrations.contracts.reproductions import Reproduction
 from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.runs import (
     CancelRequest,
@@ -256,6 +257,8 @@ class RunRecord(Contract):
     champion_check: Checked | None = Field(default=None, exclude_if=lambda it: it is None)
     judged: Judged | None = Field(default=None, exclude_if=lambda it: it is None)
     """The gate's verdict, if the job wrote `comparison.json`."""
+    reproduction: Reproduction | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The answer of a run that reproduces a model."""
     superseded_by: str | None = None
     """The run that has claimed a newer dataset."""
     next_attempt_at: datetime | None = None

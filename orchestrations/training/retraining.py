@@ -59,6 +59,7 @@ from orchestrations.training.check_stages import (
 )
 from orchestrations.training.finding_capacity import find_capacity, return_nodes
 from orchestrations.training.judging import judge, wanted_metrics
+from orchestrations.training.reproducing import conclude_reproduction
 from orchestrations.training.run_progress import RunProgress, end_job, wait_for_job
 
 
@@ -82,6 +83,9 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     champion check that finds the model in service good ends the run; both are recorded
     (`EndByCheck`), so that the batch does not count as trained on. A check that could not run is a
     failure of the run.
+
+    A run that reproduces a model is not superseded. In 6, its results are compared with the
+    original's (`reproducing.conclude_reproduction`) and it ends: nothing is judged or registered.
 
     A request to cancel the run is read in 3 (in a queue), 4, 5, the beginning of 6, and before the
     next attempt is scheduled.
@@ -148,7 +152,8 @@ def _begin(run: RunProgress, awaiting: AwaitingNodes | None) -> Generator[Any, A
 
 
 def _is_superseded(run: RunProgress, *, while_waiting: bool) -> Generator[Any, Any, bool]:
-    if run.request.attempt == 1 and not while_waiting:
+    is_first = run.request.attempt == 1 and not while_waiting
+    if is_first or run.request.reproduces is not None:
         return False
     question = CheckSuperseded(pipeline=run.request.pipeline.name, dataset=run.request.dataset)
     newer = yield from run.record_beside(question)
@@ -162,7 +167,7 @@ def _is_superseded(run: RunProgress, *, while_waiting: bool) -> Generator[Any, A
 
 def _register_dataset(run: RunProgress) -> Step[AwaitingNodes]:
     request = RegisterDataset(pipeline=run.request.pipeline, dataset=run.request.dataset)
-    is_first_step = run.request.attempt == 1
+    is_first_step = run.request.attempt == 1 or run.request.reproduces is not None
     asset = yield from run.record_beside(request) if is_first_step else call(run.context, request)
     run.advance("dataset_registered")
     return AwaitingNodes(asset=asset, since=run.status.since)
@@ -241,8 +246,14 @@ def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
     if job.state == "failed":
         yield from _conclude_failed(run, job, results)
         return True
-    if stage != "training":
-        return (yield from conclude_check(run, job, results))
+    reproduces = run.request.reproduces
+    if stage != "training" or reproduces is not None:
+        conclude = (
+            conclude_check(run, job, results)
+            if reproduces is None
+            else conclude_reproduction(run, reproduces)
+        )
+        return (yield from conclude)
     verdict = judge(
         gate,
         results.metrics,
@@ -355,11 +366,16 @@ def _register(
 def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[Any, Any, None]:
     """Conclude a failed job. If its data changed, the run is superseded instead of failed.
 
+    A reproduction then has its answer, and leaves its files out of nothing.
+
     Raises:
         LandfallError: the trainer's error, otherwise Azure ML's.
     """
-    failure = results.failure
+    failure, reproduces = results.failure, run.request.reproduces
     if failure is not None and failure.type == DataChanged.__name__:
+        if reproduces is not None:
+            yield from conclude_reproduction(run, reproduces, failure.message)
+            return
         run.advance("data_changed", reason=failure.message)
         return
     # The diagnosis is optional: its failure must not change the run's outcome.
@@ -369,7 +385,7 @@ def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[
         diagnosis = run.known.diagnosis
         message = diagnosis.message if diagnosis else None
         raise JobFailed(message or f"job {job.name} failed and left no error.json")
-    if results.bad_files:
+    if results.bad_files and reproduces is None:
         yield from call(
             run.context,
             QuarantineFiles(

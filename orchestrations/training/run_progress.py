@@ -84,6 +84,7 @@ class RunProgress:
                 reason=given.awaiting.reason if given.awaiting else None,
                 error=given.ending,
                 redrive=request.redrive,
+                reproduces=request.reproduces and request.reproduces.model,
             )
         )
         self.known = RunRecord(

@@ -79,7 +79,9 @@ function ModelActions({ pipeline, model, endpoint }) {
         explains=${`This version is taken out of service, and the previous one is in service again: runs are compared with that one.${back}`} />`
     : html`<${Action} label="Promote" needsReason title=${`Put ${model.name}:${model.version} in service?`} path=${`${path}/promote`} After=${Arrives}
         explains=${`Runs are compared with it from now on. A later version that beats it replaces it.${forth}`} />`}
-    ${endpoint && html`<${Deploy} pipeline=${pipeline} model=${model} />`}</span>`;
+    ${endpoint && html`<${Deploy} pipeline=${pipeline} model=${model} />`}
+    ${model.run && html`<${Action} label="Reproduce" needsReason title=${`Train ${model.name}:${model.version} again?`} path=${`${path}/reproduce`} After=${({ done }) => html`<${RunLink} id=${done.id} />`}
+        explains="It is trained again with its frozen data, code, environment and seed, and compared: bits equal, metrics equal, or what differs. Nothing is registered." />`}</span>`;
 }
 
 const WIDEST = 760;

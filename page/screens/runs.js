@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
-import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, Pages, PipelineLink, RunLink, RunTable, Save, size } from "/api/ui/parts.js";
+import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, Pages, PipelineLink, RunLink, RunTable, Save, size, Table } from "/api/ui/parts.js";
 import { Approval } from "/api/ui/screens/approvals.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
 import { ModelLink } from "/api/ui/screens/models.js";
@@ -10,8 +10,8 @@ import { duration, exact, precise, Sentence, Time, useNow } from "/api/ui/times.
 
 // By then the browser has read the file that it saves.
 const GROUPS = ["unfinished", "needs-a-human"];
-const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "rejected", "failed"];
-const ENDS = ["succeeded", "not_promoted", "not_needed", "held", "superseded", "cancelled", "retrying", "rejected", "failed"];
+const STATES = ["queued", "running", "retrying", "succeeded", "not_promoted", "not_needed", "reproduced", "not_reproduced", "held", "superseded", "cancelled", "rejected", "failed"];
+const ENDS = ["succeeded", "not_promoted", "not_needed", "reproduced", "not_reproduced", "held", "superseded", "cancelled", "retrying", "rejected", "failed"];
 
 export function RunsScreen({ filters }) {
   const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
@@ -89,6 +89,7 @@ function Run({ run }) {
     ${run.log.length > 0 && html`<${Log} title="End of the log" text=${run.log.join("\n")} />`}
     ${run.job && !hasEnded && html`<${RunningLog} run=${run.id} />`}
     <${Slices} gate=${run.gate} />
+    <${Differences} reproduction=${run.reproduction} />
     <h2>Timeline</h2>
     <${Gantt} run=${run} hasEnded=${hasEnded} />
     <div class="columns">
@@ -111,6 +112,13 @@ function Check({ name, check, run }) {
     </table>`}
     <p class="dim">${check.saved && html`Saved: ${check.saved}. `}${check.cost && html`Cost: ${money(check.cost.amount, check.cost.currency)}. `}${check.report && html`<${Save} label="Save report" path=${`/api/runs/${encodeURIComponent(run)}/report`} text=${(found) => found.html} name=${`${run}-report.html`} /> `}${check.job_url && html`<a href=${check.job_url} rel="noreferrer">Its job</a>`}</p>
   </section>`;
+}
+
+// What differs between a model and its reproduction; the run's reason has the verdict.
+function Differences({ reproduction }) {
+  if (!reproduction?.differences.length) return null;
+  return html`<h2>What differs</h2>
+    <${Table} caption="Differences" columns=${["What", "Original", "Again"]} rows=${reproduction.differences.map((each) => [each.what, each.original ?? "–", each.again ?? "–"])} />`;
 }
 
 // The end of a log is what counts: it is in sight, unless the reader has moved to other lines.

@@ -234,6 +234,19 @@ async def long_wait(scene: Scene) -> None:
     await scene.ended("succeeded")
 
 
+@situation("reproduced", {"reproduced": run("reproduced"), "not-reproduced": run("not_reproduced")})
+async def reproduced(scene: Scene) -> None:
+    """A model is trained again as it was, and once more when its data was overwritten."""
+    again, body = "api/pipelines/reproduced/models/1/reproduce", json.dumps({"reason": "an audit"})
+    await scene.land("1", accuracy=0.7)
+    await scene.ended("succeeded")
+    await scene.post(again, body=body)
+    await scene.ended("reproduced")
+    await scene.land(accuracy=0.8)
+    await scene.post(again, body=body)
+    await scene.ended("not_reproduced")
+
+
 @situation("terminated", {"run-terminated": landing()})
 async def terminated(scene: Scene) -> None:
     """An operator terminates the run under the landing."""

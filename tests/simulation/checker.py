@@ -22,6 +22,7 @@ from tests.simulation.landing_checker import INVARIANTS_OF_LANDINGS
 from tests.simulation.outcome_checker import INVARIANTS_OF_OUTCOMES, SERVICE_ERRORS
 from tests.simulation.people import MORE_ATTEMPTS
 from tests.simulation.releases import Release
+from tests.simulation.reproduction_checker import INVARIANTS_OF_REPRODUCTIONS
 from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
@@ -356,6 +357,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_APPROVALS,
     *INVARIANTS_OF_LANDINGS,
     *INVARIANTS_OF_THE_API,
+    *INVARIANTS_OF_REPRODUCTIONS,
     only_services_fail,
     nothing_waits_for_ever,
     cost_is_bounded,

@@ -42,6 +42,7 @@ from tests.simulation.story import (
     Release,
     ReleaseAfter,
     RepeatEvent,
+    Reproduce,
     RequestRun,
     RivalUpload,
     SecondCopy,
@@ -55,7 +56,7 @@ from tests.simulation.story import (
     Upload,
     Zone,
 )
-from tests.simulation.weights import CHANGED, ZONES
+from tests.simulation.weights import CHANGED, DRAWN, ZONES
 
 # How many calls of each service a week has, about.
 CALLS: dict[Service, int] = {
@@ -95,6 +96,7 @@ def draw(seed: int) -> Story:
         items += _call_faults(chance)
     if chance.random() < 0.67:
         items += _host_faults(chance)
+    items += _reproductions(random.Random(f"reproductions {seed}"))
     return Story(
         seed=seed,
         zone=zone,
@@ -222,6 +224,14 @@ def _answers(chance: random.Random) -> Iterator[Item]:
             delay = chance.choice([0.0, 60.0, HOUR, 1.99 * HOUR, 5 * HOUR])
             end = chance.choice(get_args(QuestionEnd))
             yield QuestionFate(number=number, end=end, delay=delay)
+
+
+def _reproductions(chance: random.Random) -> Iterator[Item]:
+    """By a chance of their own, so that the rest of a known story stays."""
+    if chance.random() < DRAWN["models that are reproduced"]:
+        for _ in range(chance.choice([1, 2])):
+            at = round(chance.uniform(DAY, LAST_UPLOAD), 3)
+            yield from [Reproduce(at=at)] * chance.choice([1, 2])
 
 
 def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:

@@ -30,12 +30,14 @@ from handlers.platform.tags import reference_of
 from handlers.rollout import observing
 from handlers.rollout.requests import Redirection
 from handlers.training import admission, assets, compute_clusters, job_outputs, jobs, retries
+from handlers.training.champions import Champion, active_versions, choose_champion
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
 from orchestrations.contracts.capacity import NodesReturned, ReturnNodes
 from orchestrations.contracts.checked import Checked
 from orchestrations.contracts.datasets import Configuration, FreezeManifest
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
+from orchestrations.contracts.reproductions import Reproduces, Reproduction
 from orchestrations.contracts.runs import Model, RunRequest, RunStatus
 from orchestrations.contracts.training import GetJob, Job, ReadResults, RegisterModel, SubmitJob
 from orchestrations.errors import LandfallError, PermanentError, TransientError
@@ -45,7 +47,7 @@ from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import approving, decisions
 from orchestrations.rollout import rollout as rollout_module
-from orchestrations.training import check_stages, retraining, run_progress
+from orchestrations.training import check_stages, reproducing, retraining, run_progress
 from orchestrations.training import comparing as comparing_models
 from orchestrations.training.room import Reasons, Room
 from tests.simulation.world import PIPELINES_FOLDER
@@ -114,6 +116,15 @@ def _register_the_next_version(clients: Clients, request: RegisterModel) -> Mode
 
 def _as_it_is(status: RunStatus) -> RunStatus:
     return status
+
+
+def _equal(reproduces: Reproduces, *_: Any) -> Reproduction:
+    return Reproduction(reproduces=reproduces, equal="bits", message="bits equal")
+
+
+def _champion_of_today(clients: Clients, reproduces: Reproduces) -> Champion | None:
+    found = choose_champion(active_versions(clients, reproduces.name))
+    return found and Champion(version=str(found.version), path=str(found.path))
 
 
 def _never_so(*_: Any) -> bool:
@@ -397,6 +408,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "steps are not patient": lambda: mock.patch.object(
         ActivityRequest, "PAUSES_SECONDS", (5.0, 15.0)
+    ),
+    "every reproduction is equal": lambda: mock.patch.object(
+        reproducing, "judge_reproduction", _equal
+    ),
+    "reproductions are compared with the champion of today": lambda: mock.patch.object(
+        jobs, "champion_of", _champion_of_today
     ),
     "events are not given back": lambda: mock.patch.object(
         reconciliation, "give_back", return_value=0

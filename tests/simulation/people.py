@@ -38,6 +38,7 @@ from tests.simulation.story import (
     Redrive,
     RedriveChanged,
     Release,
+    Reproduce,
     RequestRun,
 )
 from tests.simulation.task_hub import HubInstance
@@ -90,6 +91,8 @@ class People:
         self.rolled_back: dict[str, float] = {}
         """Rollout → the second at which its rollback was accepted."""
 
+        self.reproduced: set[str] = set()
+        """Runs that were accepted as reproductions."""
         self.approvers = Approvers(world, self)
         self.champion_changes: list[float] = []
         """When people promoted a model, or rolled one back."""
@@ -203,6 +206,16 @@ class People:
             version = json.loads(newest.content)["dataset"]["version"]
             body = json.dumps({"dataset_version": version}).encode()
             await self._post("release", body, name=world.pipeline.name)
+
+    async def _reproduce(self, _: Reproduce) -> None:
+        pipeline = self._world.pipeline
+        versions = [it for name, it in self._world.workspace.models if name == pipeline.model.name]
+        if versions:
+            name, newest = pipeline.name, versions[-1]
+            answer = await self._post("reproduce_model", WHY, name=name, version=newest)
+            # 404: the pipeline is not deployed now; 409: contents were forgotten; 502: Azure ML.
+            assert answer.status in (202, 404, 409, 502), answer
+            self.reproduced |= {answer.document["id"]} if answer.status == 202 else set()
 
     # --- rollouts and models ---------------------------------------------------------------------
 
@@ -344,4 +357,5 @@ AT_THE_API: Mapping[type[Act], Callable[[Any, Any], None]] = {
     Redrive: _asking(People._redrive),
     RedriveChanged: _asking(People._redrive_changed),
     Release: _asking(People._release),
+    Reproduce: _asking(People._reproduce),
 }

@@ -93,6 +93,10 @@ class Forget(Act):
     """Forget the first blob of the zone, over the HTTP API."""
 
 
+class Reproduce(Act):
+    """Ask for the newest model to be trained again and compared."""
+
+
 class CancelRun(Act):
     """Cancel the newest run over the HTTP API, if it has not ended."""
 

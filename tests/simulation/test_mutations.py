@@ -37,6 +37,7 @@ from tests.simulation.story import (
     Redrive,
     RedriveChanged,
     Refuse,
+    Reproduce,
     RequestRun,
     RivalUpload,
     SecondCopy,
@@ -387,6 +388,14 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "steps are not patient": (
         "outages_cost_no_attempt",
         [UPLOAD, OutageAfter(activity="read_results", number=1, service="azure_ml", seconds=600)],
+    ),
+    "every reproduction is equal": (
+        "reproductions_are_right",
+        [UPLOAD, Reproduce(at=DAY), JobFate(number=2, end="is worse")],
+    ),
+    "reproductions are compared with the champion of today": (
+        "reproductions_have_what_the_original_had",
+        [UPLOAD, Reproduce(at=DAY)],
     ),
     "events are not given back": (
         "every_event_is_decided",

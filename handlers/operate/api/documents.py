@@ -23,6 +23,7 @@ from orchestrations.contracts.landing import (
     OpenedBy,
 )
 from orchestrations.contracts.outcomes import BlobState, Colour, HoldEnd, PipelineState
+from orchestrations.contracts.reproductions import Reproduction
 from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.runs import RunCost, RunStatus
 from orchestrations.contracts.training import UsedCompute
@@ -131,6 +132,8 @@ class RunDetail(RunSummary):
     champion_check: RunCheck | None
     gate: RunGate | None
     """Null if the job wrote no `comparison.json`."""
+    reproduction: Reproduction | None
+    """The answer of a run that reproduces a model; null if it does not, or has none yet."""
     no_cost: str | None
     """Why `cost` is null; null if it is not."""
     all_metrics: dict[str, float]

@@ -134,6 +134,7 @@ def tell(facts: Facts) -> str:
         "Data": _data(facts),
         "Training": _training(facts),
         "Metrics": _metrics(facts),
+        "Reproduced": _reproduced(facts),
         "What it took": _effort(facts),
         "In service": _service(facts),
         "Who decided": _decisions(facts.actions),
@@ -186,7 +187,7 @@ def _training(facts: Facts) -> Iterator[str]:
             or "none are declared",
             "code": model.code or UNKNOWN,
             "command": facts.job.get("command"),
-            "environment": _environment(facts.job.get("environment")),
+            "environment": model.environment or _environment(facts.job.get("environment")),
             "distribution": distribution and ", ".join(f"{k} {v}" for k, v in distribution.items()),
             "compute": UNKNOWN
             if used is None
@@ -229,9 +230,19 @@ def _slice(judged: Judged, each: SliceChange) -> tuple[str, ...]:
     return each.name, f"{change:+.3g}{unit}", f"{error:.2g}", f"{each.p:.2g}", samples, each.outcome
 
 
+def _reproduced(facts: Facts) -> Iterator[str]:
+    ours = f"{facts.model.name}:{facts.model.version}"
+    runs = [each.status for each in facts.runs if each.status.reproduces == ours]
+    if not runs:
+        yield "Nobody has asked for it to be trained again."
+    for each in runs:
+        told = f"{each.state}{(each.reason and f': {each.reason}') or ''} (run {each.id})"
+        yield f"- {_moment(each.since)}: {_text(told)}"
+
+
 def _effort(facts: Facts) -> Iterator[str]:
     """Every run on the dataset version and every rollout; sums have those that lost or failed."""
-    runs = [of_run(each) for each in facts.runs]
+    runs = [of_run(each) for each in facts.runs if each.status.reproduces is None]
     rollouts = [of_rollout(*each, facts.pipeline.deploy, facts.queues) for each in facts.rollouts]
     if not runs:
         yield "No run of this dataset version is recorded."

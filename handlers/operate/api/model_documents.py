@@ -10,6 +10,8 @@ from pydantic import Field
 from handlers.operate.api.requests import Document
 from orchestrations.configuration.parameters import Value
 from orchestrations.contracts.rollouts import EndpointEffect
+from orchestrations.contracts.runs import RunCost
+from orchestrations.contracts.training import UsedCompute
 
 ModelStage = Literal["champion", "challenger", "former", "rolled-back", "archived"]
 """`former`: the version was promoted and later replaced by another one."""
@@ -74,6 +76,11 @@ class ModelDetail(ModelSummary):
     """Null if the claim of the dataset version is missing."""
     job: str | None
     code: str | None
+    environment: str | None
+    """With its version; null of a sweep or a pipeline, and of versions of earlier releases."""
+    compute: UsedCompute | None
+    """Null, as `cost`, if the record of its run is gone."""
+    cost: RunCost | None
     results: str | None
     """The record with all results of the job."""
     reason: str | None

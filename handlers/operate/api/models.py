@@ -28,6 +28,7 @@ from handlers.platform import tags
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import find_line, has_manifest, read_manifest_from
 from handlers.platform.record_store import first_page
+from handlers.platform.run_records import read_run_record
 from handlers.platform.tags import all_versions, tags_of
 from handlers.training.champions import (
     ChampionRefused,
@@ -43,6 +44,7 @@ from handlers.training.champions import (
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.manifest import ManifestLine
+from orchestrations.contracts.training import RunRecord
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
@@ -95,7 +97,9 @@ def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDet
     with azure_ml_asked():
         versions = _Versions(clients, pipeline)
         model = versions.get(version)
-        return versions.detail(model, _dataset(clients, pipeline, model))
+        run = tags_of(model).get(tags.RUN)
+        record = None if run is None else read_run_record(clients, run)
+        return versions.detail(model, _dataset(clients, pipeline, model), record)
 
 
 def list_model_blobs(
@@ -236,7 +240,9 @@ class _Versions:
             rolled_back_at=rolled_back_at(model),
         )
 
-    def detail(self, model: AzureMLModel, dataset: ModelDataset | None) -> ModelDetail:
+    def detail(
+        self, model: AzureMLModel, dataset: ModelDataset | None, record: RunRecord | None
+    ) -> ModelDetail:
         """A version with its lineage."""
         properties: Mapping[str, str] = model.properties or {}
         previous, deploy = before(model, self._active), self._pipeline.deploy
@@ -248,6 +254,9 @@ class _Versions:
             dataset=dataset,
             job=properties.get("landfall.job"),
             code=properties.get("landfall.code") or None,
+            environment=properties.get("landfall.environment"),
+            compute=record and record.compute,
+            cost=record and record.known_cost,
             results=properties.get("landfall.results"),
             reason=properties.get("landfall.reason"),
             difference=properties.get("landfall.difference"),

@@ -244,7 +244,10 @@ def _held(
 
 def _last_runs(clients: Clients, pipeline: Pipeline) -> tuple[RunSummary | None, RunSummary | None]:
     """The newest run, and the newest successful run."""
-    newest = next(iter(_runs(clients, pipeline, limit=1)), None)
+    newest = next(
+        (each for each in _runs(clients, pipeline, limit=RUNNING_LIMIT) if not each.reproduces),
+        None,
+    )
     if newest is not None and newest.state == "succeeded":
         return newest, newest
     return newest, next(iter(_runs(clients, pipeline, limit=1, states=("succeeded",))), None)

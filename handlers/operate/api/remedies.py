@@ -23,6 +23,10 @@ REMEDIES: Mapping[str, str] = {
         "The message says what Azure ML or its SDK refuses. Fix `job.yml` or the cause that the"
         " message names; redrive."
     ),
+    "NotReproducible": (
+        "The model cannot be trained again as it was: restore what the message names and ask for "
+        "another reproduction, or discard the dead letter."
+    ),
     "JobFailed": "Read the log and the job in the studio. Fix the cause, redrive.",
     "DeadlineExceeded": "Find out why the job queued or ran so long; raise `limits`, redrive.",
     "TransientError": (

@@ -83,6 +83,7 @@ ROUTES = (
         "champion_changes.roll_back_model",
         AZURE_ML,
     ),
+    Route("POST", "pipelines/{name}/models/{version}/reproduce", "reproducing.reproduce_model"),
     Route("GET", "dead-letters", "dead_letters.list_dead_letters", PEEKS),
     Route("GET", "dead-letters/{letter}", "dead_letters.get_dead_letter", PEEKS),
     Route("POST", "dead-letters/redrive", "dead_letters.redrive_dead_letters", SERVICE_BUS),

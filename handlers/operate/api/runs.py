@@ -276,6 +276,7 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
             "data_check": record.data_check,
             "champion_check": record.champion_check,
             "gate": judged and judged.to_dict() | vars(rule_of_verdict(judged.verdict)),
+            "reproduction": record.reproduction,
             "cost": cost,
             "no_cost": no_cost,
             "all_metrics": (results or {}).get("metrics", {}),

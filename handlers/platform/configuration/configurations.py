@@ -91,6 +91,17 @@ def read_job_file(clients: Clients, pipeline: str, configuration: str, file: str
     return document.get("jobs", {}).get(file) or document["job"]
 
 
+def has_code(clients: Clients, pipeline: str, configuration: str, file: str) -> bool:
+    """Whether the code of a kept configuration is deployed, or its job names none.
+
+    Raises:
+        InvalidPipeline: its record was deleted.
+    """
+    code = _kept(clients, pipeline, configuration)["code"]
+    deployed = _file(clients, pipeline).parent / file
+    return code is None or (deployed.exists() and digest_of_code(deployed) == code)
+
+
 def _kept(clients: Clients, pipeline: str, configuration: str) -> dict[str, Any]:
     name = _record(pipeline, configuration)
     document = record_store.read(clients.records, name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from landfall_cli.output import assignments
+from landfall_cli.output import assignments, cost
 from landfall_cli.session import By, Reason, Session, Yes, command
 
 app = typer.Typer(
@@ -72,6 +72,11 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
                 else f"{dataset['version']}, {dataset['blobs']} blobs, frozen "
                 f"{output.ago(dataset['frozen_at'])}",
                 "job": model["job"],
+                "environment": model["environment"],
+                "compute": None
+                if model["compute"] is None
+                else f"{model['compute']['nodes']} x {model['compute']['size']}",
+                "cost": cost(model),
                 "asked for because": model["reason"],
                 "data difference": model["difference"],
                 **{f"before {step}": told for step, told in model["approvals"].items()},

@@ -19,12 +19,12 @@ from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
 COLOURS = {
-    **dict.fromkeys(("succeeded", "live", "finished"), "green"),
+    **dict.fromkeys(("succeeded", "reproduced", "live", "finished"), "green"),
     **dict.fromkeys(("failed", "rejected", "needs-a-human", "rolled_back", "broken"), "red"),
     **dict.fromkeys(("quarantined", "missing", "landing-failed", "landing-overdue"), "red"),
     **dict.fromkeys(("manifest-invalid", "pipeline-not-deployed"), "red"),
     **dict.fromkeys(("retrying", "cancelled", "paused", "held", "pending", "ending"), "yellow"),
-    "batch-held": "yellow",
+    **dict.fromkeys(("batch-held", "not_reproduced"), "yellow"),
     **dict.fromkeys(("registering", "provisioning", "waiting_for_nodes", "submitting"), "blue"),
     **dict.fromkeys(("queued", "running", "judging", "publishing"), "blue"),
     **dict.fromkeys(("training", "settling", "closing"), "blue"),

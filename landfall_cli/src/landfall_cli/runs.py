@@ -14,8 +14,8 @@ from landfall_cli.output import Output, assignments, cost, duration, exact, resu
 from landfall_cli.session import After, By, Exit, OptionalReason, Reason, Session, Yes, command
 
 app = typer.Typer(no_args_is_help=True, help="Runs: each one attempt at one dataset version.")
-GOOD_ENDS = frozenset({"succeeded", "not_promoted", "not_needed", "superseded"})
-BAD_ENDS = frozenset({"failed", "rejected", "cancelled", "held"})
+GOOD_ENDS = frozenset({"succeeded", "reproduced", "not_promoted", "not_needed", "superseded"})
+BAD_ENDS = frozenset({"failed", "rejected", "cancelled", "held", "not_reproduced"})
 POLL_SECONDS = 2.0
 
 Run = Annotated[str, typer.Argument(help="The run's id.")]
@@ -81,6 +81,15 @@ def get_run(session: Session, run: Run) -> None:
 @command(app)
 def watch(session: Session, run: Run) -> None:
     """Follow a run until it has ended; exit code 1 if it failed, was held or was cancelled."""
+    follow(session, run)
+
+
+def follow(session: Session, run: str) -> None:
+    """Say each state of a run until it has ended, and then its result.
+
+    Raises:
+        typer.Exit: it did not end well.
+    """
     shown = ""
     while True:
         document = session.follow(f"/api/runs/{run}")
@@ -94,7 +103,12 @@ def watch(session: Session, run: Run) -> None:
             break
         else:
             time.sleep(POLL_SECONDS)
-    session.output.show(document, lambda ended: session.output.line(result_of(ended)))
+
+    def people(ended: Any) -> None:
+        session.output.line(result_of(ended))
+        _show_differences(session.output, ended.get("reproduction"))
+
+    session.output.show(document, people)
     if shown in BAD_ENDS or document.get("phase") == "failed":
         raise typer.Exit(Exit.FAILED)
 
@@ -197,8 +211,10 @@ def show_run(output: Output, run: Mapping[str, Any]) -> None:
             "data check": _check(run["data_check"]),
             "champion check": _check(run["champion_check"]),
             "gate": (run.get("gate") or {}).get("sentence"),
+            "reproduces": run.get("reproduces"),
         }
     )
+    _show_differences(output, run.get("reproduction"))
     _show_slices(output, run.get("gate"))
     rows: list[tuple[Text, str, str]] = []
     for step in run["timeline"]:
@@ -233,6 +249,20 @@ def _show_slices(output: Output, gate: Mapping[str, Any] | None) -> None:
     output.table(("SLICE", "CHANGE", "P", "SAMPLES", ""), rows)
     if gate["more_slices"]:
         output.line(f"{gate['more_slices']} more slices are better than these.")
+
+
+def _show_differences(output: Output, reproduction: Mapping[str, Any] | None) -> None:
+    """What differs between a model and its reproduction, by name."""
+    if reproduction is None or not reproduction["differences"]:
+        return
+    rows = [
+        (it["what"], it["original"] or "-", it["again"] or "-")
+        for it in reproduction["differences"]
+    ]
+    output.line("")
+    output.table(("DIFFERS", "ORIGINAL", "AGAIN"), rows)
+    if reproduction["more"]:
+        output.line(f"{reproduction['more']} more things differ.")
 
 
 def _check(check: Mapping[str, Any] | None) -> str | None:

@@ -89,6 +89,7 @@ def detail(
                 "data_check": None,
                 "champion_check": None,
                 "gate": gate,
+                "reproduction": None,
                 "timeline": [
                     TimelineEntry(state=state, stage=None, began_at=NOW, ended_at=NOW)
                     for state in ("registering", "provisioning", "submitting", "queued", "running")

@@ -115,7 +115,8 @@ class Jobs(Part):
             tags=dict(job.tags),
             studio_url=f"https://ml.azure.com/runs/{job.name}",
             id=f"/jobs/{job.name}",
-            code=None,
+            code=job.code,
+            environment=job.environment,
             error=None,
             inputs=job.inputs,
             outputs=job.outputs,
@@ -280,6 +281,8 @@ def _load_job(source: io.StringIO, *, relative_origin: str, params_override: Any
         outputs=outputs,
         compute=document["compute"],
         command=document["command"],
+        code=None,
+        environment=None,
         resources=None,
         tags=document.get("tags"),
     )

@@ -283,6 +283,7 @@ class Cluster:
             metrics["accuracy"] = None
         if life.stage == "training":
             self._leave(life, "comparison.json", comparison(life.end))
+            self._leave(life, "model/model.json", {"right": metrics["accuracy"]})
         self._leave(life, "metrics.json", metrics)
 
     def _fail(self, life: JobLife, kind: str, paths: list[str]) -> None:

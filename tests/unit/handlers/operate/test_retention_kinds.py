@@ -37,6 +37,7 @@ def kind(prefix: str, last_part: str | None = None) -> Kind:
         (kind("events/"), "events/digits/2026-11-02T10_0000.jsonl", None),
         (kind("runs/"), "runs/digits-v1-1/results.json", "runs/digits-v1-1"),
         (kind("run-index/"), "run-index/all/digits/123_digits-v1-1", None),
+        (kind("runs/"), "runs/digits-v1p2-1/record.json", "runs/digits-v1p2-1"),
         (kind("manifests/"), "manifests/digits/v1/MLTable", "manifests/digits/v1"),
         (kind("released/"), "released/digits/v1.json", None),
         (kind("rollout-index/"), "rollout-index/123_rollout-e-1", None),
