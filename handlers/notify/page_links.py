@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from handlers.platform.settings import Settings
+from orchestrations.contracts.approvals import Agreed
 from orchestrations.contracts.notifications import Notification
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import InvalidSetting
@@ -39,11 +40,16 @@ def notification_link(settings: Settings, notification: Notification) -> str | N
     return _link(settings, screen, status.id, approval)
 
 
-def approval_link(
-    settings: Settings, *, run: str, rollout: str | None, approval: str
-) -> str | None:
-    """The link to a question about a run or a rollout; None if the page has no address."""
-    return _link(settings, "runs" if rollout is None else "rollouts", rollout or run, approval)
+def approval_link(settings: Settings, agreed: Agreed) -> str | None:
+    """The link to a question; None if the page has no address."""
+    return _link(settings, *question_screen(agreed), agreed.id)
+
+
+def question_screen(agreed: Agreed) -> tuple[str, str]:
+    """The screen of what a question is about, and its name there."""
+    if agreed.promotion is not None:
+        return "models", agreed.pipeline
+    return "runs" if agreed.is_of_run else "rollouts", agreed.subject
 
 
 def linked_approval(settings: Settings, token: str) -> str | None:

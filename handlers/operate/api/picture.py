@@ -15,6 +15,7 @@ from pydantic import Field
 from handlers.landing.batch_records import frozen_at, newest_batches, read_batch
 from handlers.landing.differences import first_difference
 from handlers.notify.approvals import list_questions, read_question
+from handlers.notify.page_links import question_screen
 from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.documents import RunSummary
 from handlers.operate.api.model_documents import ModelSummary
@@ -264,5 +265,5 @@ def _question(question: Question) -> Mark:
         lane="unanswered" if answer is None else lanes.get(answer.verb, "unanswered"),
         at=question.asked_at if answer is None else answer.at,
         sentence=f"{agreed.model}, asked before {agreed.before}: {said}",
-        link=link("runs" if agreed.rollout is None else "rollouts", agreed.subject),
+        link=link(*question_screen(agreed)),
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from handlers.platform.configuration.located_yaml import LocatedYaml, Location, read_text
+from handlers.platform.configuration.workspace_files import load_destinations
 from orchestrations.configuration.deploy import BatchDeploy, Deploy, OnlineDeploy
 from orchestrations.configuration.pipeline import SECTIONS, Pipeline
 from orchestrations.configuration.queues import Queues, mismatch
@@ -52,6 +53,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
             measures, its keys contradict each other or `queues.yml`, it watches Landfall's own
             records container, or two pipelines watch one place; names file, line, key and value.
         InvalidQueues: `queues.yml` breaks its schema; the same.
+        InvalidWorkspaces: `workspaces.yml` does.
     """
     files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
     pipelines = {
@@ -62,6 +64,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
     }
     _refuse_overlaps(pipelines)
     _refuse_mismatches(files, pipelines, load_queues(folder))
+    load_destinations(folder)
     return pipelines
 
 
