@@ -1,15 +1,15 @@
 """The files of a model version: where they lie, and copies of them with the same bits.
 
 A copy streams through this process in blocks; each block goes to the other account with its MD5,
-which the service checks. Blocks that an execution before a crash has left are adopted.
+which the service checks. Blocks that an execution before a crash has left are adopted. At last the
+copy is read back.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
@@ -21,6 +21,7 @@ from handlers.platform.tags import tags_of
 from handlers.training.champions import registered_at
 from handlers.training.job_outputs import results_folder
 from orchestrations.contracts.base import Contract
+from orchestrations.contracts.promotions import CopyProgress
 from orchestrations.errors import PromotionRefused
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _DATASTORE = re.compile(r"datastores/(?P<name>[^/]+)/paths/(?P<path>.+)$")
 _OUTPUT = re.compile(r"jobs/(?P<job>[^/]+)/outputs/results/paths/(?P<path>.+)$")
+PART_BYTES = 1024 * 1024 * 1024
+"""At most so much is read in one execution, which has 110 s. The SHA-256 of a larger file is that
+of its last part, where the hash of each part begins with the hex digest of the one before it."""
 SHA256, SOURCE_ETAG = "sha256", "source_etag"
 """Metadata of a copy."""
 
@@ -108,59 +112,95 @@ def hash_of(parts: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{each}\n" for each in parts).encode()).hexdigest()
 
 
-def copy_file(source: BlobClient, target: BlobClient, file: ModelFile) -> str:
-    """Copy a file unless the copy is there, read the copy back, and return its SHA-256 in hex.
+def copy_part(
+    source: BlobClient, target: BlobClient, file: ModelFile, progress: CopyProgress
+) -> CopyProgress:
+    """Copy the next part of a file, or read the next part of its copy back.
+
+    A copy that is there is adopted, and read back, too.
 
     Raises:
         PromotionRefused: the source has changed since it was listed, or other bits are there.
     """
-    kept = _metadata(target)
-    if kept is None:
-        _write(source, target, file)
-        kept = _metadata(target) or {}
-    read = hashlib.sha256()
-    for chunk in target.download_blob().chunks():
-        read.update(chunk)
-    if kept.get(SOURCE_ETAG) != file.etag or kept.get(SHA256) != read.hexdigest():
+    if not progress.reads_back:
+        if _metadata(target) is None:
+            progress = _write_part(source, target, file, progress)
+            if progress.offset < file.size:
+                return progress
+            _commit(target, file, progress)
+        return CopyProgress(files=progress.files, reads_back=True)
+    progress = _advance(progress, file, _chunks(target, file, progress))
+    if progress.offset < file.size:
+        return progress
+    kept = _metadata(target) or {}
+    if (kept.get(SOURCE_ETAG), kept.get(SHA256)) != (file.etag, progress.link):
         raise PromotionRefused(
             f"{target.url} is there already with other content than {file.path} of the version: "
             "delete it if nobody needs it, and promote again"
         )
-    return read.hexdigest()
+    return CopyProgress(files=progress.files + 1)
 
 
-def _write(source: BlobClient, target: BlobClient, file: ModelFile) -> None:
-    from azure.storage.blob import BlobBlock, ContentSettings  # noqa: PLC0415 - see handlers.platform.clients
+def _write_part(
+    source: BlobClient, target: BlobClient, file: ModelFile, progress: CopyProgress
+) -> CopyProgress:
+    staged, md5 = _staged(target), hashlib.md5(usedforsecurity=False)
 
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    staged, blocks, offset = _staged(target), list[str](), 0
-    content_version = hashlib.sha256(file.etag.encode()).hexdigest()[:16]
-    try:
-        download = source.download_blob(
-            etag=f'"{file.etag}"', match_condition=MatchConditions.IfNotModified
-        )
-        for chunk in download.chunks():
-            sha256.update(chunk)
-            md5.update(chunk)
-            # Ids of one length, in base64: as the service returns them in its list of blocks.
-            block = base64.b64encode(f"{content_version}-{offset:015d}".encode()).decode()
+    def stage() -> Iterator[bytes]:
+        offset = progress.offset
+        condition = {"etag": f'"{file.etag}"', "match_condition": MatchConditions.IfNotModified}
+        for chunk in _chunks(source, file, progress, **condition):
+            block = _block_id(file, offset)
             if staged.get(block) != len(chunk):
                 target.stage_block(block, chunk, validate_content=True)
-            blocks.append(block)
+            md5.update(chunk)
             offset += len(chunk)
+            yield chunk
+
+    try:
+        following = _advance(progress, file, stage())
     except (ResourceModifiedError, ResourceNotFoundError) as error:
         raise _changed(file, "it was overwritten or deleted") from error
-    if offset != file.size or file.md5 not in (None, md5.hexdigest()):
-        raise _changed(file, f"{offset} bytes with MD5 {md5.hexdigest()} were read")
+    if file.size <= PART_BYTES and file.md5 not in (None, md5.hexdigest()):
+        raise _changed(file, f"bytes with MD5 {md5.hexdigest()} were read")
+    return following
+
+
+def _commit(target: BlobClient, file: ModelFile, progress: CopyProgress) -> None:
+    from azure.storage.blob import BlobBlock, ContentSettings  # noqa: PLC0415 - see handlers.platform.clients
+
+    blocks = sorted(each for each in _staged(target) if _is_of(each, file))
     try:
         target.commit_block_list(
             [BlobBlock(each) for each in blocks],
-            content_settings=ContentSettings(content_md5=bytearray(md5.digest())),
-            metadata={SHA256: sha256.hexdigest(), SOURCE_ETAG: file.etag},
+            content_settings=ContentSettings(
+                content_md5=None if file.md5 is None else bytearray.fromhex(file.md5)
+            ),
+            metadata={SHA256: progress.link, SOURCE_ETAG: file.etag},
             match_condition=MatchConditions.IfMissing,
         )
     except ResourceExistsError:
         return  # another execution was faster; its copy is read back
+
+
+def _chunks(
+    blob: BlobClient, file: ModelFile, progress: CopyProgress, **condition: Any
+) -> Iterator[bytes]:
+    """The bytes of the next part."""
+    if progress.offset < file.size:  # an empty blob has no range
+        length = min(PART_BYTES, file.size - progress.offset)
+        yield from blob.download_blob(offset=progress.offset, length=length, **condition).chunks()
+
+
+def _advance(progress: CopyProgress, file: ModelFile, chunks: Iterable[bytes]) -> CopyProgress:
+    """The progress after a part."""
+    digest, offset = hashlib.sha256(progress.link.encode()), progress.offset
+    for chunk in chunks:
+        digest.update(chunk)
+        offset += len(chunk)
+    if offset < min(progress.offset + PART_BYTES, file.size):
+        raise _changed(file, f"it ends at byte {offset}")
+    return progress.model_copy(update={"offset": offset, "link": digest.hexdigest()})
 
 
 def _changed(file: ModelFile, what: str) -> PromotionRefused:
@@ -168,6 +208,18 @@ def _changed(file: ModelFile, what: str) -> PromotionRefused:
         f"file {file.path} has changed since it was listed with {file.size} bytes, MD5 {file.md5} "
         f"and ETag {file.etag}: {what}"
     )
+
+
+def _block_id(file: ModelFile, offset: int) -> str:
+    """The id of a block: the same length for all, as the service wants, and sorted by offset.
+
+    Those of another content of the file have another beginning.
+    """
+    return f"{hashlib.sha256(file.etag.encode()).hexdigest()[:16]}-{offset:015d}"
+
+
+def _is_of(block: str, file: ModelFile) -> bool:
+    return block.partition("-")[0] == _block_id(file, 0).partition("-")[0]
 
 
 def _staged(target: BlobClient) -> dict[str, int]:

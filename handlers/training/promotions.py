@@ -1,14 +1,14 @@
 """Activities of promotions: list, copy and register a version's files in another workspace.
 
 `promotions/<id>/` of the records has `status.json`, and `files.json`: the files as they were listed
-first, and the SHA-256 of each that is copied.
+first. The metadata of each copy has its SHA-256.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from handlers.notify.outbox import trouble
 from handlers.platform import record_store, tags
@@ -21,8 +21,9 @@ from handlers.platform.service_bus import OPS_ALERTS
 from handlers.platform.settings import Settings
 from handlers.platform.tags import find_version, reference_of, tags_of
 from handlers.training.model_files import (
+    SHA256,
     ModelFile,
-    copy_file,
+    copy_part,
     hash_of,
     list_files,
     source_folder,
@@ -31,8 +32,8 @@ from orchestrations.configuration.workspaces import Destination
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.promotions import (
     ENDED,
-    CopiedFiles,
     CopyModelFiles,
+    CopyProgress,
     ListModelFiles,
     ModelFiles,
     PromotionStatus,
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
     from azure.storage.blob import ContainerClient
 
-# An execution begins no further file after this.
-PIECE_SECONDS = 60.0
+# An execution begins no further part after this.
+PIECE_SECONDS = 30.0
 KEPT_TAGS = (tags.RUN, tags.PIPELINE, tags.DATASET_VERSION, tags.ROUND, tags.CONFIGURATION)
 
 
@@ -118,8 +119,8 @@ def list_model_files(clients: Clients, request: ListModelFiles) -> ModelFiles:
 
 
 @activity
-def copy_model_files(clients: Clients, request: CopyModelFiles) -> CopiedFiles:
-    """Copy the next files, and read each copy back; adopt what is there.
+def copy_model_files(clients: Clients, request: CopyModelFiles) -> CopyProgress:
+    """Copy the next parts of files, and read each copy back; adopt what is there.
 
     Raises:
         PromotionRefused: a file has changed, or there are other bits in its place.
@@ -128,23 +129,19 @@ def copy_model_files(clients: Clients, request: CopyModelFiles) -> CopiedFiles:
     there = clients_of(clients, find_destination(clients, promotion.to))
     source, folder = source_folder(clients, _source(clients, promotion))
     target = _target(there)
-    end, copied = time.monotonic() + PIECE_SECONDS, promotion.copied
-    hashes: dict[str, str] = {}
-    for file in _kept(clients, promotion)[promotion.copied :]:
-        if hashes and time.monotonic() >= end:
-            break
-        hashes[file.path] = copy_file(
+    files, progress = _kept(clients, promotion), request.progress
+    end = time.monotonic() + PIECE_SECONDS
+    while progress.files < len(files):
+        file = files[progress.files]
+        progress = copy_part(
             source.get_blob_client(folder + file.path),
             target.get_blob_client(target_folder(promotion) + file.path),
             file,
+            progress,
         )
-        copied += 1
-
-    def add(before: Any) -> Any:
-        return before | {path: before[path] | {"sha256": hashes[path]} for path in hashes}
-
-    record_store.update(clients.records, _files_record(promotion), add)
-    return CopiedFiles(copied=copied)
+        if time.monotonic() >= end:
+            break
+    return progress
 
 
 @activity
@@ -152,7 +149,7 @@ def register_promoted_model(clients: Clients, request: RegisterPromotedModel) ->
     """Register the copies under the version's own name and number; adopt what is there.
 
     Raises:
-        PromotionRefused: that version is there with other files, or Azure ML refuses it.
+        PromotionRefused: there are other files than the version's, or Azure ML refuses it.
     """
     from azure.ai.ml.entities import Model as AzureMLModel  # noqa: PLC0415 - see handlers.platform.clients
     from azure.core.exceptions import AzureError  # noqa: PLC0415 - likewise
@@ -160,8 +157,7 @@ def register_promoted_model(clients: Clients, request: RegisterPromotedModel) ->
     promotion = request.promotion
     there = clients_of(clients, find_destination(clients, promotion.to))
     source = _source(clients, promotion)
-    document = record_store.read(clients.records, _files_record(promotion)) or {}
-    digest = hash_of(f"{each['sha256']}  {path}" for path, each in sorted(document.items()))
+    digest = _digest(clients, there, promotion)
     found = find_version(there, promotion.model, promotion.version)
     if found is None:
         kept = {name: value for name, value in tags_of(source).items() if _is_kept(name)}
@@ -263,6 +259,23 @@ def _target(there: Clients) -> ContainerClient:
     return there.workspace_blobs.get_container_client(there.default_datastore.container_name)
 
 
+def _digest(clients: Clients, there: Clients, promotion: PromotionStatus) -> str:
+    """The hash of what `sha256sum` prints for the files, from what was read back.
+
+    Raises:
+        PromotionRefused: there are other files, too.
+    """
+    folder = target_folder(promotion)
+    blobs = _target(there).list_blobs(name_starts_with=folder, include=["metadata"])
+    found = {each.name.removeprefix(folder): (each.metadata or {}).get(SHA256) for each in blobs}
+    more = found.keys() ^ {each.path for each in _kept(clients, promotion)}
+    if more:
+        raise PromotionRefused(
+            f"{folder} in {promotion.to} has not exactly the files of the version: {min(more)}"
+        )
+    return hash_of(f"{digest}  {path}" for path, digest in sorted(found.items()))
+
+
 def _is_kept(tag: str) -> bool:
     return tag in KEPT_TAGS or tag.startswith(tags.APPROVAL)
 
@@ -275,10 +288,7 @@ def _kept(clients: Clients, promotion: PromotionStatus) -> Sequence[ModelFile]:
     """The files as they were listed first, sorted by path."""
     document = record_store.read(clients.records, _files_record(promotion))
     assert document is not None, "list_model_files has written it"
-    return [
-        ModelFile.from_dict({key: value for key, value in each.items() if key != "sha256"})
-        for _, each in sorted(document.items())
-    ]
+    return [ModelFile.from_dict(each) for _, each in sorted(document.items())]
 
 
 def _files_record(promotion: PromotionStatus) -> str:

@@ -69,12 +69,26 @@ class PromotionStatus(Contract):
         return promotion_id(self.pipeline, self.version, self.to, self.attempt)
 
 
+class CopyProgress(Contract):
+    """How far the copying is: a large file is copied, and read back, in several parts."""
+
+    files: int = 0
+    """How many are there, and were read back."""
+    reads_back: bool = False
+    """Whether the next file is there, and is being read back."""
+    offset: int = 0
+    """How many bytes of it were copied, or read back."""
+    link: str = ""
+    """The SHA-256 up to there; that of a further part begins with it."""
+
+
 class PromotionInput(Contract):
     """Input of the orchestrator `promotion`."""
 
     status: PromotionStatus
     rule: Approval | None = None
     """The question to people, as it was declared when the promotion was asked for."""
+    progress: CopyProgress = CopyProgress()
     unknown_since: datetime | None = None
     """Since when it waits in an outage."""
     alerted: bool = False
@@ -88,20 +102,13 @@ class ListModelFiles(ActivityRequest[ModelFiles]):
     promotion: PromotionStatus
 
 
-class CopiedFiles(Contract):
-    """The result of `copy_model_files`."""
-
-    copied: int
-
-
-class CopyModelFiles(ActivityRequest[CopiedFiles]):
-    """Input of `copy_model_files`: copy and read back the next files."""
+class CopyModelFiles(ActivityRequest[CopyProgress]):
+    """Input of `copy_model_files`: copy and read back the next parts of files."""
 
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
-    # One file is copied and read back in one attempt; host.json ends a function after 10 minutes.
-    LIMIT_SECONDS: ClassVar[float] = 540.0
 
     promotion: PromotionStatus
+    progress: CopyProgress
 
 
 class RegisterPromotedModel(ActivityRequest[Model]):

@@ -171,9 +171,11 @@ def _ask(run: _Promotion) -> Steps:
 
 
 def _copy(run: _Promotion) -> Steps:
-    found = yield from call(run.context, CopyModelFiles(promotion=run.status))
-    run.note(copied=found.copied, why=None)
-    if found.copied == run.listed.files:
+    request = CopyModelFiles(promotion=run.status, progress=run.given.progress)
+    progress = yield from call(run.context, request)
+    run.given = run.given.model_copy(update={"progress": progress})
+    run.note(copied=progress.files, why=None)
+    if progress.files == run.listed.files:
         run.move("registering")
 
 

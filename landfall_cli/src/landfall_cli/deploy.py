@@ -42,7 +42,7 @@ def deploy(
     The exit code is 1 if it does not get it. A repeated command follows the same rollout.
     """
     name, _, version = model.partition(":")
-    pipeline = _find_pipeline(session, name)
+    pipeline = find_pipeline(session, name)
     version = version or _newest(session, pipeline)
     how = "at once" if at_once else "in steps"
     session.confirm(
@@ -81,7 +81,7 @@ def rollback(
     again, and is deployed again if its deployment is gone. The exit code is 1 if that fails.
     """
     name, _, version = of.partition(":")
-    pipeline = _find_pipeline(session, name)
+    pipeline = find_pipeline(session, name)
     current = _under_way(session, pipeline["name"])
     is_other = current is not None and (
         version != current["model"]["version"] or current.get("rolls_back")
@@ -115,7 +115,7 @@ def _replace_champion(
     _follow(session, done["rollout"], SERVES, since=asked)
 
 
-def _find_pipeline(session: Session, name: str) -> Any:
+def find_pipeline(session: Session, name: str) -> Any:
     """The pipeline with this model or endpoint; its own name counts, too.
 
     Raises:

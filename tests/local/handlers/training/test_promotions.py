@@ -18,6 +18,7 @@ from azure.storage.blob import BlobClient
 from handlers.notify.approvals import record_answer
 from handlers.platform.activity_adapter import functions
 from handlers.platform.clients import Clients
+from handlers.training import model_files, promotions
 from handlers.training.promotions import clients_of, find_destination, target_folder
 from harness.waiting import until
 from orchestrations.configuration.approve import Approval
@@ -183,25 +184,31 @@ def test_a_copy_that_died_halfway_is_continued(
     class Died(BaseException):
         pass
 
-    def die(*_: Any, **__: Any) -> None:
-        raise Died
-
     staged: list[int] = []
-    stage = BlobClient.stage_block
+    stage, commit = BlobClient.stage_block, BlobClient.commit_block_list
+
+    def die(self: BlobClient, blocks: list[Any], **options: Any) -> Any:
+        if len(blocks) > 1:
+            raise Died
+        return commit(self, blocks, **options)
 
     def spy(self: BlobClient, block: str, data: bytes, **options: Any) -> Any:
         staged.append(len(data))
         return stage(self, block, data, **options)
 
     monkeypatch.setattr(BlobClient, "stage_block", spy)
+    monkeypatch.setattr(model_files, "PART_BYTES", 16 * 1024 * 1024)
+    monkeypatch.setattr(promotions, "PIECE_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(BlobClient, "commit_block_list", die)
         with pytest.raises(Died):
             trained.promote()
-    # The first file: the process died before it was there.
-    assert sum(staged) == len(FILES["model.json"])
+    assert trained.copy_of("model.json").exists()
+    assert not trained.copy_of("weights/model.safetensors").exists()
     assert trained.promote().state == "promoted"
-    assert sum(staged) == len(FILES["model.json"]) + len(LARGE), "blocks are adopted"
+    copy = trained.copy_of("weights/model.safetensors")
+    assert copy.download_blob().readall() == LARGE
+    assert sum(staged) == sum(map(len, FILES.values())), "no byte was sent twice"
 
 
 def test_other_bits_in_its_place_are_refused_by_name(trained: Trained) -> None:
