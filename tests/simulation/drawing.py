@@ -11,6 +11,7 @@ from typing import get_args
 from orchestrations.platform.activities import ACTIVITIES
 from tests.simulation.drawing_causes import draw_causes
 from tests.simulation.drawing_rollouts import draw_rollouts
+from tests.simulation.rollout_items import OverwriteModel, PromoteToProduction
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
     DAY,
@@ -55,7 +56,7 @@ from tests.simulation.story import (
     Upload,
     Zone,
 )
-from tests.simulation.weights import CHANGED, ZONES
+from tests.simulation.weights import CHANGED, DRAWN, ZONES
 
 # How many calls of each service a week has, about.
 CALLS: dict[Service, int] = {
@@ -95,6 +96,7 @@ def draw(seed: int) -> Story:
         items += _call_faults(chance)
     if chance.random() < 0.67:
         items += _host_faults(chance)
+    items += _promotions(chance, moments)
     return Story(
         seed=seed,
         zone=zone,
@@ -222,6 +224,17 @@ def _answers(chance: random.Random) -> Iterator[Item]:
             delay = chance.choice([0.0, 60.0, HOUR, 1.99 * HOUR, 5 * HOUR])
             end = chance.choice(get_args(QuestionEnd))
             yield QuestionFate(number=number, end=end, delay=delay)
+
+
+def _promotions(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
+    """At last, so that the weeks of known seeds have what they had."""
+    if chance.random() >= DRAWN["promotions to production"]:
+        return
+    for _ in range(chance.choice([1, 1, 3])):
+        at = _moment(chance, uploads) + chance.choice([900.0, 2 * HOUR, DAY])
+        yield PromoteToProduction(at=at)
+        if chance.random() < 0.2:
+            yield OverwriteModel(at=at + chance.choice([-60.0, 1.0, 60.0, 610.0]))
 
 
 def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:

@@ -25,6 +25,7 @@ DRAWN: Mapping[str, float] = {
     "requests for known data": 0.1,
     "blobs that are forgotten": 0.1,
     "a bus that hangs beside people": 0.15,
+    "promotions to production": 0.3,
     # In weeks with an endpoint:
     "models that break": 0.7,
     "hours without requests": 0.2,

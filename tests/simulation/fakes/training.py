@@ -283,6 +283,8 @@ class Cluster:
             metrics["accuracy"] = None
         if life.stage == "training":
             self._leave(life, "comparison.json", comparison(life.end))
+            for file in ("model/model.json", "model/weights/part-1"):
+                self._leave(life, file, {file: life.name})
         self._leave(life, "metrics.json", metrics)
 
     def _fail(self, life: JobLife, kind: str, paths: list[str]) -> None:
