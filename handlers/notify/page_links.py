@@ -48,7 +48,7 @@ def approval_link(settings: Settings, agreed: Agreed) -> str | None:
 def question_screen(agreed: Agreed) -> tuple[str, str]:
     """The screen of what a question is about, and its name there."""
     if agreed.promotion is not None:
-        return "models", agreed.pipeline
+        return "models", f"{agreed.pipeline}:{agreed.model.rpartition(':')[2]}"
     return "runs" if agreed.is_of_run else "rollouts", agreed.subject
 
 

@@ -145,7 +145,7 @@ def _ask(run: _Promotion) -> Steps:
         promotion=status.id,
         destination=f"{status.to}: {listed.destination}",
         dataset_version=listed.dataset_version,
-        files=f"{listed.files} files, {listed.bytes} bytes, {listed.hash}",
+        files=f"files: {listed.files}, bytes: {listed.bytes}, hash {listed.hash}",
     )
     if status.approval is None:
         settled = yield from call(run.context, AskApproval(agreed=agreed, rule=rule, at=now))

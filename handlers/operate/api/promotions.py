@@ -14,6 +14,7 @@ from handlers.operate.api.requests import Accepted, Document, Parameters, Proble
 from handlers.platform import tags
 from handlers.platform.bulkheads import AZURE_ML, STORAGE
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.workspace_files import load_destinations
 from handlers.platform.instances import (
     exists,
     failure_sentence,
@@ -83,6 +84,8 @@ class PromotionList(Document):
     """Answer of GET /api/pipelines/{name}/models/{version}/promotions, newest last."""
 
     promotions: list[PromotionDetail]
+    workspaces: list[str]
+    """The names of the workspaces in `workspaces.yml`."""
 
 
 async def promote_to_workspace(
@@ -149,7 +152,10 @@ async def list_promotions(
 ) -> PromotionList:
     """List the promotions of a version, with how far each is."""
     found = await STORAGE.ask(_recorded, clients, pipeline, version, asked.to)
-    return PromotionList(promotions=[await _detail(starter, each) for each in found])
+    return PromotionList(
+        promotions=[await _detail(starter, each) for each in found],
+        workspaces=list(load_destinations(clients.settings.pipelines_folder)),
+    )
 
 
 async def _detail(starter: DurableOrchestrationClient, status: PromotionStatus) -> PromotionDetail:

@@ -49,8 +49,8 @@ def promote(
         there = ended["registered"]
         if there is not None:
             output.line(
-                f"{there['name']}:{there['version']} is in {to}: {ended['files']} files, "
-                f"{ended['bytes']} bytes, {there['path']}"
+                f"{there['name']}:{there['version']} is in {to} (files: {ended['files']}, bytes: "
+                f"{ended['bytes']}): {there['path'].rpartition('/workspaces/')[2]}"
             )
 
     output.show(current, people)

@@ -89,10 +89,10 @@ def test_people_are_asked_about_exactly_what_is_copied() -> None:
     (question,) = there.requests("ask_approval")
     agreed: Agreed = question.agreed
     assert (agreed.files, agreed.destination) == (
-        "2 files, 3 bytes, aa",
+        "files: 2, bytes: 3, hash aa",
         "production: /workspaces/production",
     )
-    assert agreed.hash != agreed.model_copy(update={"files": "2 files, 3 bytes, bb"}).hash
+    assert agreed.hash != agreed.model_copy(update={"files": "files: 2, bytes: 3, hash bb"}).hash
     assert (agreed.subject, agreed.is_of_run) == (STATUS.id, False)
     (told,) = there.requests("record_promotion")
     assert told.promotion == ended
