@@ -79,8 +79,8 @@ def only_what_was_approved_is_promoted(evidence: Evidence) -> Iterator[str]:
             yield f"{each.id} was approved, and is rejected"
 
 
-def promotions_end_and_are_told_once(evidence: Evidence) -> Iterator[str]:
-    """An accepted promotion has its record, and operators are told of its end once."""
+def promotions_end_and_are_told(evidence: Evidence) -> Iterator[str]:
+    """An accepted promotion has its record, and operators are told of its end."""
     told = Counter(each.message_id for each in evidence.alerts)
     ended = {each.id: each for each in _ended(evidence)}
     for name in evidence.world.acts.promotions:
@@ -112,6 +112,6 @@ def _ended(evidence: Evidence) -> Iterator[PromotionStatus]:
 INVARIANTS_OF_PROMOTIONS = (
     the_other_workspace_has_the_bits_of_the_version,
     only_what_was_approved_is_promoted,
-    promotions_end_and_are_told_once,
+    promotions_end_and_are_told,
     promotions_are_refused_for_a_reason,
 )
