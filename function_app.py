@@ -28,6 +28,7 @@ from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ pipelines = load_pipelines(settings.pipelines_folder, records_container=settings
 
 app = df.DFApp(http_auth_level=func.AuthLevel.FUNCTION)
 
-for orchestrator in (landing, freezing, forgetting, retraining, rollout):
+for orchestrator in (landing, freezing, forgetting, retraining, rollout, promotion):
     app.orchestration_trigger(context_name="context")(orchestrator)
 
 for function in activity_functions(clients):

@@ -49,6 +49,10 @@ class InvalidQueues(PermanentError):
     """A `queues.yml` that breaks its schema; the message names file, line, key and value."""
 
 
+class InvalidWorkspaces(PermanentError):
+    """A `workspaces.yml` that breaks its schema; the message names file, line, key and value."""
+
+
 class InvalidSetting(PermanentError):
     """An app setting that is missing or malformed; the message names it, never its value."""
 
@@ -91,6 +95,10 @@ class DeploymentRejected(PermanentError):
 
 class RolloutImpossible(PermanentError):
     """A rollout's endpoint, deployment or model is gone, or Azure ML refuses what it is asked."""
+
+
+class PromotionRefused(PermanentError):
+    """A version cannot go into another workspace: other bits than at its registration, or there."""
 
 
 class OfAnotherRelease(TransientError):

@@ -125,6 +125,11 @@ def is_rollout_of(rollout: str, endpoint: str, version: str) -> bool:
     return rollout.partition("_")[0] == rollout_id(endpoint, version)
 
 
+def promotion_id(pipeline: str, version: str, to: str, attempt: int = 0) -> str:
+    """The `promotion` instance of a model version and a workspace; neither name has underscores."""
+    return f"promotion-{pipeline}_{version}_{to}{_numbered(attempt)}"
+
+
 def deployment_name(version: str) -> str:
     """The deployment of a model version; 3 to 32 characters, in lower case as in traffic maps."""
     return f"model-{version}"
@@ -151,7 +156,7 @@ def new_files_folder(manifest_path: str, base: str) -> str:
 
 
 def approval_id(subject: str, before: str) -> str:
-    """The question about a run or a rollout before a step; the id of neither has a dot."""
+    """The question about a run, a rollout or a promotion before a step; no id of one has a dot."""
     return f"{subject}.{before}"
 
 

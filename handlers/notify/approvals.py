@@ -51,7 +51,7 @@ def ask_approval(clients: Clients, request: AskApproval) -> Settled:
         )
         question = _read(clients, name)
     agreed = question.agreed
-    url = approval_link(clients.settings, run=agreed.run, rollout=agreed.rollout, approval=name)
+    url = approval_link(clients.settings, agreed)
     alert = trouble(
         "approval-asked",
         alert_id=alert_id("approval-asked", name),
@@ -119,8 +119,8 @@ def record_answer(clients: Clients, name: str, answer: Answer) -> Question:
 
 
 def _completed(clients: Clients, agreed: Agreed) -> Agreed:
-    """What is agreed to, with what the run and the lineage of a model in a rollout say."""
-    if agreed.rollout is None:
+    """What is agreed to, with what the run and the lineage of a registered model say."""
+    if agreed.is_of_run:
         return agreed
     name, _, version = agreed.model.rpartition(":")
     model = find_version(clients, name, version)
@@ -146,7 +146,7 @@ def _completed(clients: Clients, agreed: Agreed) -> Agreed:
 
 def _settled(clients: Clients, question: Question) -> Settled:
     agreed = question.agreed
-    cancel = read_cancel_request(clients, agreed.run) if agreed.rollout is None else None
+    cancel = read_cancel_request(clients, agreed.run) if agreed.is_of_run else None
     return Settled(deadline=question.deadline, answer=question.answer, cancel=cancel)
 
 

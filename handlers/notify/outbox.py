@@ -60,6 +60,8 @@ AlertKind = Literal[
     "rollout-held",
     "rollout-broken",
     "approval-asked",
+    "promotion-ended",
+    "promotion-held",
 ]
 
 

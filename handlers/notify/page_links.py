@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from handlers.platform.settings import Settings
+from orchestrations.contracts.approvals import Agreed
 from orchestrations.contracts.notifications import Notification
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.errors import InvalidSetting
@@ -54,12 +55,16 @@ def notification_links(settings: Settings, notification: Notification) -> dict[s
     return {"url": url, **({"picture_url": picture} if is_promoted else {})}
 
 
-def approval_link(
-    settings: Settings, *, run: str, rollout: str | None, approval: str
-) -> str | None:
-    """The link to a question about a run or a rollout; None if the page has no address."""
-    place = fragment("runs", run) if rollout is None else rollout_fragment(rollout)
-    return _link(settings, place, approval)
+def approval_link(settings: Settings, agreed: Agreed) -> str | None:
+    """The link to a question; None if the page has no address."""
+    return _link(settings, question_fragment(agreed), agreed.id)
+
+
+def question_fragment(agreed: Agreed) -> str:
+    """The screen of what a question is about."""
+    if agreed.promotion is not None:
+        return fragment("models", f"{agreed.pipeline}:{agreed.model.rpartition(':')[2]}")
+    return fragment("runs", agreed.run) if agreed.is_of_run else rollout_fragment(agreed.subject)
 
 
 def linked_approval(settings: Settings, token: str) -> str | None:

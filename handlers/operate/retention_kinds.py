@@ -151,6 +151,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(prefix="actions/", setting=RECORDS),
     # Questions are open for a month at most: `approve.hours`.
     Kind(prefix="approvals/", setting=RECORDS),
+    Kind(prefix="promotions/", setting=RECORDS, depth=2),
     Kind(prefix="batches/", setting=RECORDS),
     Kind(prefix="claim-index/", setting=RECORDS),
     Kind(prefix="discarded/", setting=RECORDS),

@@ -122,10 +122,15 @@ def _explained(error: Exception) -> Exception:
     answer: Any = error.response
     url = urlsplit(answer.request.url)._replace(query="")  # it can be a shared access signature
     code = answer.headers.get("x-ms-error-code") or "Forbidden"
+    needed = (
+        "AzureML Data Scientist on a workspace"
+        if "/microsoft.machinelearningservices/" in url.path.lower()
+        else "Storage Blob Data Reader on a container of data, and Storage Blob Data Contributor "
+        "on the container of the records and on the account of a workspace"
+    )
     return TransientError(
         f"{answer.request.method} {url.geturl()} is refused with 403 {code}: the app's identity "
-        "lacks a role there. infra/roles.json lists its roles, such as Storage Blob Data Reader on "
-        "a container of data, and Storage Blob Data Contributor on the container of the records"
+        f"lacks a role there. infra/roles.json lists its roles, such as {needed}"
     )
 
 

@@ -62,6 +62,11 @@ class Clients:
         return set()
 
     @cached_property
+    def elsewhere(self) -> dict[str, Clients]:
+        """Clients of the workspaces that models are promoted to, by ARM id, once they are made."""
+        return {}
+
+    @cached_property
     def credential(self) -> DefaultAzureCredential:
         """The function app's managed identity."""
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - see the module

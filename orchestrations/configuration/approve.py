@@ -11,7 +11,8 @@ from orchestrations.configuration.section import Section
 
 ROLE = "role:"
 """Before the name of an app role, among those who may answer."""
-ApprovedStep = Literal["registration", "rollout", "full-traffic"]
+PROMOTION = "promotion"
+ApprovedStep = Literal["registration", "rollout", "full-traffic", "promotion"]
 
 
 class Approval(Section):
@@ -19,7 +20,8 @@ class Approval(Section):
 
     before: ApprovedStep
     """Before what they are asked: the model's registration, its first live traffic, or the last
-    step of its rollout. The last two need `deploy`, and `full-traffic` an online endpoint."""
+    step of its rollout. The last two need `deploy`, and `full-traffic` an online endpoint.
+    `promotion` is the question of a workspace in `workspaces.yml`."""
     hours: float = Field(default=24, gt=0, le=30 * 24)
     """How long an answer is waited for."""
     on_silence: Literal["reject", "proceed"] = "reject"
@@ -35,6 +37,8 @@ def _listed(value: Any) -> Any:
 
 def _each_once(questions: list[Approval]) -> list[Approval]:
     asked = [each.before for each in questions]
+    if PROMOTION in asked:
+        raise ValueError("a promotion is approved as workspaces.yml says: declare `approve` there")
     if len(set(asked)) < len(asked):
         raise ValueError("two questions are before the same step")
     return questions

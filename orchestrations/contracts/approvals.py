@@ -33,6 +33,11 @@ class Agreed(Contract):
     run: str
     """The run that trained it."""
     rollout: str | None = None
+    promotion: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    destination: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """The workspace that it is promoted to."""
+    files: str | None = Field(default=None, exclude_if=lambda it: it is None)
+    """Number, bytes and hash of the files that are promoted."""
     verdict: str | None = None
     """The gate's, in a sentence."""
     metrics: Mapping[str, float] = Field(default_factory=dict[str, float])
@@ -53,8 +58,13 @@ class Agreed(Contract):
 
     @property
     def subject(self) -> str:
-        """The run or the rollout that waits for the answer; also the name of its instance."""
-        return self.rollout or self.run
+        """What waits for the answer: promotion, rollout or run; also the name of its instance."""
+        return self.promotion or self.rollout or self.run
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether a run waits for the answer."""
+        return self.subject == self.run
 
     @property
     def id(self) -> str:

@@ -19,6 +19,7 @@ function Question({ path }) {
     <section aria-label="Approval">
       <dl class="facts">
         <dt>Model</dt><dd>${data.agreed.model} of pipeline ${data.agreed.pipeline}, run ${data.agreed.run}</dd>
+        ${data.agreed.destination && html`<dt>Promoted to</dt><dd>${data.agreed.destination}: ${data.agreed.files}</dd>`}
         <dt>Asked before</dt><dd>${data.agreed.before}, until <${Time} at=${data.deadline} />; without an answer: ${data.on_silence}</dd>
         <dt>May answer</dt><dd>${data.by.join(", ") || "everybody with access"}</dd>
         <dt>Verdict</dt><dd>${data.agreed.verdict ?? "–"}</dd>

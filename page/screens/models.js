@@ -4,6 +4,7 @@ import { html } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, assignments, Badge, href, Loaded, Metrics, number, Pages, PipelineLink, RunLink, Save, Table } from "/api/ui/parts.js";
 import { differenceHref } from "/api/ui/screens/differences.js";
+import { Promotions } from "/api/ui/screens/promotions.js";
 import { Deploy, Rollout, Rollouts } from "/api/ui/screens/rollouts.js";
 import { Time } from "/api/ui/times.js";
 import { Arrives } from "/api/ui/traffic.js";
@@ -139,6 +140,7 @@ function Version({ pipeline, version, filters }) {
       </dl></section>
       <section><h2>Metrics</h2><dl class="facts">${Object.entries(data.metrics).map(([name, value]) => html`<dt>${name}</dt><dd>${number(value)}</dd>`)}</dl></section>
     </div>
+    <${Promotions} path=${path} model=${`${data.name}:${data.version}`} />
     <h2>Trained on</h2>
     <${Loaded} of=${blobs}>${(found) => html`
       <${Table} caption="Blobs" empty="None." columns=${["Path", "Size", "MD5"]} rows=${found.blobs.map((blob) => [

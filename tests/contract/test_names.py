@@ -24,6 +24,7 @@ from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import RETRAINING, landing
 from orchestrations.platform import activities
 from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
 
 INFRA = APP_FOLDER / "infra" / "local"
@@ -62,7 +63,7 @@ TRIGGERS = {
     "ui": as_http("ui", "GET", "ui/{*file}"),
 }
 WITHOUT_DURABLE_CLIENT = {"deliver_notification", "raise_alarms", "ui"}
-ORCHESTRATORS = {"forgetting", "freezing", "landing", "retraining", "rollout"}
+ORCHESTRATORS = {"forgetting", "freezing", "landing", "promotion", "retraining", "rollout"}
 
 # The app twice, without and with a setting: its module reads the settings when it is imported.
 _PROGRAM = """
@@ -159,7 +160,9 @@ def test_who_has_the_durable_client() -> None:
 
 def test_orchestrators_are_registered_by_the_names_that_they_are_started_by() -> None:
     assert registered_as("orchestrationTrigger") == ORCHESTRATORS
-    started = {each.__name__ for each in (landing, freezing, forgetting, retraining, rollout)}
+    started = {
+        each.__name__ for each in (landing, freezing, forgetting, retraining, promotion, rollout)
+    }
     assert started == ORCHESTRATORS
     assert retraining.__name__ == RETRAINING
 

@@ -16,7 +16,7 @@ from orchestrations.platform.activities import ACTIVITIES
 STOPS_LIMIT = 22
 PAGE = (APP_FOLDER / "docs" / "architecture.md").read_text("utf-8")
 WALKS = ("From a blob to its notification", "From a model to its traffic")
-ORCHESTRATORS = ("landing", "freezing", "forgetting", "retraining", "rollout")
+ORCHESTRATORS = ("landing", "freezing", "forgetting", "retraining", "promotion", "rollout")
 
 Place = tuple[str, str]
 """Module, and the name of a function, class or constant in it."""

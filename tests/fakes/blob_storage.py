@@ -78,7 +78,7 @@ class ContainerClient:
 
     def __init__(self, client: BlobServiceClient, name: str) -> None:
         self._client = client
-        self._name = name
+        self._name = self.container_name = name
         self.call = client.calls_to(name)
         self.url = client.url + name
         self._pipeline = SimpleNamespace(run=self._answer)  # see `landing.listing`
@@ -227,16 +227,47 @@ class BlobClient:
         return self._find() is not None
 
     @remote("put block")
-    def stage_block(self, block: str, data: bytes) -> None:
+    def stage_block(self, block: str, data: bytes, *, validate_content: bool = False) -> None:
+        del validate_content
         self._client.account.container(self._container).staged[self._name, block] = data
 
-    def commit_block_list(self, blocks: list[Any], *, match_condition: MatchConditions) -> None:
-        assert match_condition is MatchConditions.IfMissing
+    @remote("get block list")
+    def get_block_list(self, which: str) -> Any:
+        assert which == "uncommitted"
         staged = self._client.account.container(self._container).staged
-        self.upload_blob(b"".join(staged[self._name, block.id] for block in blocks))
+        found = [
+            SimpleNamespace(id=block, size=len(data))
+            for (name, block), data in staged.items()
+            if name == self._name
+        ]
+        return [], found
 
-    def download_blob(self, *, offset: int | None = None) -> Any:
+    def commit_block_list(
+        self,
+        blocks: list[Any],
+        *,
+        match_condition: MatchConditions,
+        content_settings: Any = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        assert match_condition is MatchConditions.IfMissing
+        del content_settings
+        staged = self._client.account.container(self._container).staged
+        content = b"".join(staged[self._name, block.id] for block in blocks)
+        self.upload_blob(content, metadata=metadata)
+
+    def download_blob(
+        self,
+        *,
+        offset: int | None = None,
+        length: int | None = None,
+        etag: str | None = None,
+        match_condition: MatchConditions | None = None,
+    ) -> Any:
+        del length  # no blob is large
         blob = self.call("download", self._get)
+        if match_condition is MatchConditions.IfNotModified and etag != f'"{blob.etag}"':
+            raise storage_error(ResourceModifiedError, 412, "ConditionNotMet")
         content = blob.content[offset or 0 :]
         return SimpleNamespace(
             size=len(content),

@@ -37,7 +37,13 @@ from localazure.supervision.endpoints import describe_endpoints
 from localazure.supervision.supervisor import Options, running
 from tests.replay.recording import HISTORIES, Recording
 from tests.replay.scene import Scene
-from tests.replay.situations import NO_QUOTA_SIZE, QUEUES, SITUATIONS, pipeline_document
+from tests.replay.situations import (
+    NO_QUOTA_SIZE,
+    QUEUES,
+    SITUATIONS,
+    WORKSPACES,
+    pipeline_document,
+)
 from tests.replay.tape import Tape, without_machine
 
 ROOT = Path(__file__).parents[2]
@@ -148,20 +154,26 @@ def make_app(
             parts = "deploy-batch" if deploy.get("kind") == "batch" else "deploy"
             shutil.copytree(PARTS / parts, folder, dirs_exist_ok=True)
     (app / "pipelines" / "queues.yml").write_text(yaml.safe_dump(QUEUES))
+    (app / "pipelines" / "workspaces.yml").write_text(yaml.safe_dump(WORKSPACES))
     ours = json.loads((INFRA / "app-settings.json").read_text("utf-8"))
     own = {
         "RECORDED_APP": str(ROOT),
         "PIPELINES_FOLDER": str(app / "pipelines"),
         "TAPE": str(state / "tape.jsonl"),
+        "ProductionStorage": "{storage_connection_string:production}",
         "INBOUND_WEBHOOK_SECRET": "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode(),
     }
     (app / "app-settings.json").write_text(json.dumps({**ours, **own, **settings}))
     azure_ml = json.loads((INFRA / "azure-ml.json").read_text("utf-8"))
     azure_ml["quota"] = {NO_QUOTA_SIZE: 0}
     azure_ml["provisioningSeconds"] = 0
+    azure_ml["otherWorkspaces"] = [{"name": "production", "storageAccount": "production"}]
+    storage = json.loads((INFRA / "storage.json").read_text("utf-8"))
+    storage["accounts"].append({"name": "production", "containers": ["azureml-blobstore"]})
     config = app / "infra" / "local"
     shutil.copytree(INFRA, config)
     (config / "azure-ml.json").write_text(json.dumps(azure_ml))
+    (config / "storage.json").write_text(json.dumps(storage))
     return Options(
         app=app,
         state=state,

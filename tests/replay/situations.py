@@ -47,6 +47,19 @@ QUEUES: Document = {
     ],
 }
 """The content of `queues.yml`."""
+WORKSPACES: Document = {
+    "workspaces": [
+        {
+            "name": "production",
+            "subscription_id": "00000000-0000-0000-0000-00000000a2e5",
+            "resource_group": "local",
+            "workspace": "production",
+            "storage": "ProductionStorage",
+            "approve": {"by": ["ada"]},
+        }
+    ]
+}
+"""The content of `workspaces.yml`."""
 QUEUED_COMPUTE = [{"cluster": "queued", "size": "Standard_D4s_v5", "nodes": 1}]
 LONG_QUIET: Document = {"quiet_seconds": 100, "maximum_wait_seconds": 1000}
 
@@ -324,6 +337,24 @@ async def approved(scene: Scene) -> None:
     await scene.land("2", accuracy=0.8)
     await scene.answer("reject")
     await scene.ended("not_promoted")
+
+
+@situation(
+    "promoted",
+    {
+        "promoted": Kept(orchestrator="promotion", holds=ended_as("promoted")),
+        "rejected": Kept(orchestrator="promotion", holds=ended_as("rejected")),
+    },
+)
+async def promoted(scene: Scene) -> None:
+    """People let a version go into another workspace, and keep a second one back."""
+    for version, verb in (("1", "approve"), ("2", "reject")):
+        await scene.land(version, accuracy=0.7 + int(version) / 10)
+        await scene.landed(int(version))
+        body = json.dumps({"by": "eve", "reason": "it is better", "to": "production"})
+        await scene.post(f"api/pipelines/promoted/models/{version}/promotions", body=body)
+        await scene.answer(verb)
+        await scene.until("promotion", lambda it: bool(it.ended_as), int(version))
 
 
 @situation(

@@ -136,7 +136,7 @@ def _pipeline(given: Any) -> str:
         given = json.loads(given)
     if isinstance(given.get("request"), str):  # a request to forget is of no pipeline
         return "forgotten"
-    for holder in ("request", "commit"):  # inputs of `retraining` and `freezing`
+    for holder in ("request", "commit", "status"):  # of `retraining`, `freezing`, `promotion`
         given = given.get(holder, given)
     pipeline = given["pipeline"]
     return pipeline if isinstance(pipeline, str) else pipeline["name"]

@@ -20,6 +20,7 @@ from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.platform import activities
 from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
 from replay_guard import worker_form
 from replay_guard.replay import replay
@@ -27,7 +28,7 @@ from tests.replay.recording import HISTORIES, Document, Recording, load_all
 
 RECORDINGS = load_all()
 ORCHESTRATORS = {
-    each.__name__: each for each in (landing, freezing, forgetting, retraining, rollout)
+    each.__name__: each for each in (landing, freezing, forgetting, retraining, promotion, rollout)
 }
 FILE_LIMIT_BYTES = 80_000
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrations.configuration.pipeline import Pipeline
-from tests.simulation.fakes.training import LANDING_CONTAINER
+from tests.simulation.fakes.training import LANDING_CONTAINER, RESULTS_CONTAINER
 from tests.simulation.people import AT_THE_API, People
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
     NoRequests,
+    OverwriteModel,
 )
 from tests.simulation.story import (
     Act,
@@ -92,6 +93,15 @@ class Acts(People):
         if deploy is not None:
             self._world.serving.delete_endpoint(deploy.endpoint)
 
+    def _overwrite_model(self, _: OverwriteModel) -> None:
+        world = self._world
+        below = world.account.container(RESULTS_CONTAINER).below("landfall/")
+        files = [each for each in below if "/results/model/" in each.name]
+        if files:
+            newest = max(files, key=lambda each: each.last_modified)
+            world.account.write(RESULTS_CONTAINER, newest.name, b"other bits")
+            world.overwritten.add(newest.name)
+
     def _let_nobody_call(self, _: NoRequests) -> None:
         """Do nothing: `Serving` reads it in the story."""
 
@@ -136,4 +146,5 @@ _ACTS: Mapping[type[Act], Callable[[Any, Any], None]] = {
     Terminate: Acts._terminate,
     DeleteEndpoint: Acts._delete_endpoint,
     NoRequests: Acts._let_nobody_call,
+    OverwriteModel: Acts._overwrite_model,
 }

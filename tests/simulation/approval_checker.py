@@ -7,6 +7,7 @@ from datetime import datetime
 
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.approve import Approval, ApprovedStep, question_before
+from orchestrations.contracts.approvals import Agreed
 from orchestrations.names import approval_id
 from tests.simulation.evidence import Evidence, Rollout
 from tests.simulation.excuses import OF_JOBS, OUTBOX, excused, sent_later
@@ -81,7 +82,7 @@ def questions_are_settled(evidence: Evidence) -> Iterator[str]:
     """A question has its answer soon after its deadline, if what it is about goes on."""
     for record, question in evidence.records("approvals/").items():
         agreed, answer = question["agreed"], question["answer"]
-        instance = evidence.world.hub.instances[agreed["rollout"] or agreed["run"]]
+        instance = evidence.world.hub.instances[Agreed.from_dict(agreed).subject]
         asked_at = _seconds(question["asked_at"])
         deadline = asked_at + question["rule"]["hours"] * HOUR
         if answer is None:
@@ -102,7 +103,9 @@ def rejections_hold(evidence: Evidence) -> Iterator[str]:
         if question["answer"] is None or question["answer"]["verb"] != "reject":
             continue
         agreed = question["agreed"]
-        name = agreed["rollout"] or agreed["run"]
+        name = Agreed.from_dict(agreed).subject
+        if agreed.get("promotion"):
+            continue  # see `promotion_checker`
         ended: Rollout | None = evidence.rollouts.get(name)
         state = evidence.runs[name].state if ended is None else ended.state
         if state in ("succeeded", "live", "finished"):

@@ -21,6 +21,7 @@ from tests.simulation.input_checker import INVARIANTS_OF_INPUTS
 from tests.simulation.landing_checker import INVARIANTS_OF_LANDINGS
 from tests.simulation.outcome_checker import INVARIANTS_OF_OUTCOMES, SERVICE_ERRORS
 from tests.simulation.people import MORE_ATTEMPTS
+from tests.simulation.promotion_checker import INVARIANTS_OF_PROMOTIONS
 from tests.simulation.releases import Release
 from tests.simulation.reproduction_checker import INVARIANTS_OF_REPRODUCTIONS
 from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
@@ -355,6 +356,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_OUTCOMES,
     *INVARIANTS_OF_ROLLOUTS,
     *INVARIANTS_OF_APPROVALS,
+    *INVARIANTS_OF_PROMOTIONS,
     *INVARIANTS_OF_LANDINGS,
     *INVARIANTS_OF_THE_API,
     *INVARIANTS_OF_REPRODUCTIONS,

@@ -11,6 +11,7 @@ from typing import get_args
 from orchestrations.platform.activities import ACTIVITIES
 from tests.simulation.drawing_causes import draw_causes
 from tests.simulation.drawing_rollouts import draw_rollouts
+from tests.simulation.rollout_items import OverwriteModel, PromoteToProduction
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
     DAY,
@@ -97,6 +98,7 @@ def draw(seed: int) -> Story:
     if chance.random() < 0.67:
         items += _host_faults(chance)
     items += _reproductions(random.Random(f"reproductions {seed}"))
+    items += _promotions(chance, moments)
     return Story(
         seed=seed,
         zone=zone,
@@ -232,6 +234,17 @@ def _reproductions(chance: random.Random) -> Iterator[Item]:
         for _ in range(chance.choice([1, 2])):
             at = round(chance.uniform(DAY, LAST_UPLOAD), 3)
             yield from [Reproduce(at=at)] * chance.choice([1, 2])
+
+
+def _promotions(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
+    """At last, so that the weeks of known seeds have what they had."""
+    if chance.random() >= DRAWN["promotions to production"]:
+        return
+    for _ in range(chance.choice([1, 1, 3])):
+        at = _moment(chance, uploads) + chance.choice([900.0, 2 * HOUR, DAY])
+        yield PromoteToProduction(at=at)
+        if chance.random() < 0.2:
+            yield OverwriteModel(at=at + chance.choice([-60.0, 1.0, 60.0, 610.0]))
 
 
 def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:

@@ -29,7 +29,15 @@ from handlers.platform.settings import Settings
 from handlers.platform.tags import reference_of
 from handlers.rollout import observing
 from handlers.rollout.requests import Redirection
-from handlers.training import admission, assets, compute_clusters, job_outputs, jobs, retries
+from handlers.training import (
+    admission,
+    assets,
+    compute_clusters,
+    job_outputs,
+    jobs,
+    model_files,
+    retries,
+)
 from handlers.training.champions import Champion, active_versions, choose_champion
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
@@ -394,6 +402,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "no answer to a question is refused": lambda: mock.patch.object(
         approvals_of_api, "refusal_of", return_value=None
+    ),
+    "files that were written after the registration are promoted": lambda: mock.patch.object(
+        model_files, "registered_at", return_value=None
     ),
     "rollouts ask nobody": lambda: mock.patch.object(
         approving, "questions_before", return_value=()

@@ -25,6 +25,7 @@ from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
 from tests.simulation.rollout_items import (
     PromoteModel,
     PromoteRollout,
+    PromoteToProduction,
     RollBackModel,
     RollBackRollout,
     StartRollout,
@@ -93,6 +94,8 @@ class People:
 
         self.reproduced: set[str] = set()
         """Runs that were accepted as reproductions."""
+        self.promotions: set[str] = set()
+        """Promotions to the other workspace that were accepted."""
         self.approvers = Approvers(world, self)
         self.champion_changes: list[float] = []
         """When people promoted a model, or rolled one back."""
@@ -260,6 +263,18 @@ class People:
         if champion is not None:
             await self._change_champion("roll_back_model", str(champion.version))
 
+    async def _promote_to_production(self, _: PromoteToProduction) -> None:
+        versions = self._model_versions()
+        if not versions:
+            return
+        document = {"by": "ada", "reason": "it is better", "to": "production"}
+        body, name = json.dumps(document).encode(), self._world.pipeline.name
+        answer = await self._post("promote_to_workspace", body, name=name, version=versions[-1])
+        # 404: the pipeline is not deployed now; 409: the version was rolled back; 502: no answer.
+        assert answer.status in (202, 404, 409, 502), answer
+        if answer.status == 202:
+            self.promotions.add(answer.document["id"])
+
     def _model_versions(self) -> list[str]:
         return [version for _, version in self._world.workspace.models]
 
@@ -350,6 +365,7 @@ AT_THE_API: Mapping[type[Act], Callable[[Any, Any], None]] = {
     RollBackRollout: _asking(People._roll_back_rollout),
     StartRollout: _asking(People._start_rollout),
     PromoteModel: _asking(People._promote_model),
+    PromoteToProduction: _asking(People._promote_to_production),
     RollBackModel: _asking(People._roll_back_model),
     RequestRun: _asking(People._request_run),
     Forget: _asking(People._forget),

@@ -27,6 +27,14 @@ class RollBackModel(Act):
     """Take the champion out of service over the HTTP API."""
 
 
+class PromoteToProduction(Act):
+    """Promote the newest version of the model to the other workspace over the HTTP API."""
+
+
+class OverwriteModel(Act):
+    """Write a file of the newest version again, with other bits."""
+
+
 class DeleteEndpoint(Act):
     """Delete the endpoint in Azure ML, with its deployments."""
 

@@ -14,6 +14,8 @@ from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
     ModelFate,
+    OverwriteModel,
+    PromoteToProduction,
     RollBackModel,
 )
 from tests.simulation.story import (
@@ -368,6 +370,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "no answer to a question is refused": (
         "models_are_registered_as_people_agree",
         [*ASKED, QuestionFate(number=1, end="is answered for another hash")],
+    ),
+    "files that were written after the registration are promoted": (
+        "the_other_workspace_has_the_bits_of_the_version",
+        [UPLOAD, OverwriteModel(at=3 * HOUR), PromoteToProduction(at=4 * HOUR)],
     ),
     "rollouts ask nobody": ("traffic_moves_as_people_agree", ASKED),
     "all services share threads": (

@@ -26,6 +26,7 @@ DRAWN: Mapping[str, float] = {
     "blobs that are forgotten": 0.1,
     "a bus that hangs beside people": 0.15,
     "models that are reproduced": 0.3,
+    "promotions to production": 0.3,
     # In weeks with an endpoint:
     "models that break": 0.7,
     "hours without requests": 0.2,

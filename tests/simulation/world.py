@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.workspace_files import load_destinations
 from handlers.platform.settings import Settings
 from handlers.training.admission import RECORD as ADMISSION_RECORD
 from localazure.functions.durable.engine.instance import Status
@@ -19,6 +20,7 @@ from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.platform.activities import ACTIVITIES
 from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
 from tests.fakes.blob_storage import BlobServiceClient
 from tests.fakes.storage_account import Blob, StorageAccount
@@ -110,12 +112,18 @@ class World:
         self.broker = broker = Broker(scheduler)
         self.topics = topics = SystemTopics(scheduler, broker, story)
         self.workspace = workspace = Workspace(clock=lambda: scheduler.now)
+        self.production = Workspace(clock=lambda: scheduler.now)
+        """The workspace that models are promoted to, and its account."""
+        self.production_account = StorageAccount(lambda: scheduler.now)
+        self.overwritten: set[str] = set()
+        """Files of models that were written again."""
         self.serving = Serving(scheduler, story)
         self.cluster = Cluster(scheduler, workspace, account, story, topics.job_changed)
         self.hub = hub = TaskHub(
             scheduler,
             orchestrators={
-                each.__name__: each for each in (landing, freezing, forgetting, retraining, rollout)
+                each.__name__: each
+                for each in (landing, freezing, forgetting, retraining, rollout, promotion)
             },
             activities=tuple(ACTIVITIES),
             latency=network.latency,
@@ -287,4 +295,12 @@ class World:
             credential=object(),
             background=VirtualBackground(self.scheduler, self._note),
         )
+        there = Clients(Settings({}))
+        call = functools.partial(self.network.call_rest, "blobs")
+        vars(there).update(
+            workspace_blobs=BlobServiceClient(self.production_account, call),
+            ml=MLClient(self.production, self.serving, self.network),
+        )
+        for each in load_destinations(clients.settings.pipelines_folder).values():
+            clients.elsewhere[each.id] = there
         return clients

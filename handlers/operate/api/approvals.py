@@ -26,7 +26,7 @@ from handlers.platform.instances import is_handed_over, is_live, wake_up
 from orchestrations.contracts.approvals import Agreed, Answer, Question, Verb, refusal_of
 from orchestrations.errors import InvalidSetting
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,240}\.(registration|rollout|full-traffic)")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,240}\.(registration|rollout|full-traffic|promotion)")
 
 
 class ApprovalDetail(Document):
@@ -149,7 +149,7 @@ async def _answer(
     _refuse(question, answer, asked.hash, held)
     subject = question.agreed.subject
     instance = await starter.get_status(subject)
-    is_run = question.agreed.rollout is None
+    is_run = question.agreed.is_of_run
     waits = is_live(instance) or (is_run and is_handed_over(instance))
     if question.answer is None and not waits:
         raise Problem(409, "approval-over", f"{subject} has ended: nothing waits for {approval}")

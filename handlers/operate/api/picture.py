@@ -15,6 +15,7 @@ from pydantic import Field
 from handlers.landing.batch_records import frozen_at, newest_batches, read_batch
 from handlers.landing.differences import first_difference
 from handlers.notify.approvals import list_questions, read_question
+from handlers.notify.page_links import question_fragment
 from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.documents import RunSummary
 from handlers.operate.api.model_documents import ModelSummary
@@ -265,5 +266,5 @@ def _question(question: Question) -> Mark:
         lane="unanswered" if answer is None else lanes.get(answer.verb, "unanswered"),
         at=question.asked_at if answer is None else answer.at,
         sentence=f"{agreed.model}, asked before {agreed.before}: {said}",
-        link=link("runs", agreed.run) if agreed.rollout is None else rollout_link(agreed.rollout),
+        link=f"/api/ui{question_fragment(agreed)}",
     )

@@ -72,6 +72,10 @@ ROUTES = (
     Route("GET", "pipelines/{name}/models/{version}/card", "model_card.get_model_card", AZURE_ML),
     Route("GET", "pipelines/{name}/models/{version}/blobs", "models.list_model_blobs", AZURE_ML),
     Route(
+        "POST", "pipelines/{name}/models/{version}/promotions", "promotions.promote_to_workspace"
+    ),
+    Route("GET", "pipelines/{name}/models/{version}/promotions", "promotions.list_promotions"),
+    Route(
         "POST",
         "pipelines/{name}/models/{version}/promote",
         "champion_changes.promote_model",

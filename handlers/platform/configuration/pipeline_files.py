@@ -11,6 +11,7 @@ from handlers.platform.configuration.azure_ml_files import (
     problem_of_parameter,
 )
 from handlers.platform.configuration.located_yaml import LocatedYaml, Location, read_text
+from handlers.platform.configuration.workspace_files import load_destinations
 from orchestrations.configuration.deploy import BatchDeploy
 from orchestrations.configuration.pipeline import SECTIONS, Pipeline
 from orchestrations.configuration.queues import Queues, mismatch
@@ -38,6 +39,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
             it watches Landfall's own records container, or two pipelines watch one place; names
             file, line, key and value.
         InvalidQueues: `queues.yml` breaks its schema; the same.
+        InvalidWorkspaces: `workspaces.yml` does.
     """
     files = sorted(folder.glob(f"*/{PIPELINE_FILE}"))
     pipelines = {
@@ -48,6 +50,7 @@ def load_pipelines(folder: Path, *, records_container: str) -> Mapping[str, Pipe
     }
     _refuse_overlaps(pipelines)
     _refuse_mismatches(files, pipelines, load_queues(folder))
+    load_destinations(folder)
     return pipelines
 
 

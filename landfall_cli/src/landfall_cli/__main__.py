@@ -26,6 +26,7 @@ from landfall_cli.doctor import doctor
 from landfall_cli.forgotten import forget, forgotten
 from landfall_cli.logs import logs
 from landfall_cli.output import state
+from landfall_cli.promote import promote
 from landfall_cli.queue import queue
 from landfall_cli.reproduce import reproduce
 from landfall_cli.session import After, Session, command
@@ -46,6 +47,7 @@ app.add_typer(approvals.app, name="approvals")
 app.add_typer(dead_letters.app, name="dead-letters")
 command(app)(deploy)
 command(app)(rollback)
+command(app)(promote)
 command(app)(reproduce)
 command(app)(check)
 command(app)(doctor)

@@ -98,6 +98,8 @@ def _show(session: Session, shown: Any) -> None:
             "configuration": agreed["configuration"],
             "run": agreed["run"],
             "rollout": agreed["rollout"],
+            "promoted to": agreed.get("destination"),
+            "files": agreed.get("files"),
             "hash": shown["hash"],
             "answer": None
             if answer is None

@@ -28,6 +28,8 @@ IDENTITY = (
     "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity"
     "/userAssignedIdentities/cluster"
 )
+PRODUCTION = "production"
+"""A further workspace, and its account."""
 LIMITED_SIZE = "Standard_NC6s_v3"
 AZURE_ML = {
     "datastores": [
@@ -37,6 +39,9 @@ AZURE_ML = {
     "provisioningSeconds": 0.1,
     "quota": {LIMITED_SIZE: 3},
     "totalLowPriorityCores": 24,
+    "otherWorkspaces": [
+        {"name": PRODUCTION, "resourceGroup": "production", "storageAccount": PRODUCTION}
+    ],
 }
 
 
@@ -89,6 +94,7 @@ def running_cloud(
                 "AZUREML_SUBSCRIPTION_ID": environment.subscription_id,
                 "AZUREML_RESOURCE_GROUP": environment.resource_group,
                 "AZUREML_WORKSPACE_NAME": environment.workspace,
+                "ProductionStorage": environment.storage_connection_string(PRODUCTION),
                 "CLUSTER_IDENTITY": IDENTITY,
                 "RESOURCE_MANAGER_ENDPOINT": environment.azure_ml_url,
                 "PIPELINES_FOLDER": str(pipelines),

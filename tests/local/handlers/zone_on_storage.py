@@ -58,6 +58,7 @@ def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environme
     accounts = [
         {"name": LAKE, "isHnsEnabled": True, "containers": ["landing", WORKSPACE_CONTAINER]},
         {"name": MESSAGING, "containers": [*containers, "azureml-blobstore"]},
+        {"name": "production", "containers": ["azureml-blobstore"]},
     ]
     document = {"containers": containers, "accounts": accounts}
     (state / "storage.json").write_text(json.dumps(document))

@@ -8,6 +8,7 @@ import pytest
 
 from handlers.notify.page_links import approval_link
 from handlers.platform.settings import Settings
+from orchestrations.contracts.approvals import Agreed
 from tests.local.operators.conftest import (
     ASKED,
     ASKED_BY_LINK,
@@ -90,7 +91,7 @@ async def test_a_person_approves_by_the_link_of_an_alert_without_a_key(
     name, run = asked["id"], asked["agreed"]["run"]
     host = laptop.url.removeprefix("http://")
     settings = Settings({"WEBSITE_HOSTNAME": host, "APPROVAL_LINK_SECRET": LINK_SECRET})
-    link = str(approval_link(settings, run=run, rollout=None, approval=name))
+    link = str(approval_link(settings, Agreed.from_dict(asked["agreed"])))
     token = link.rpartition("/")[2]
 
     path = f"{laptop.url}/api/approval-links"

@@ -175,6 +175,7 @@ class Models(Part):
         kept = self.workspace.models.get((model.name, model.version))
         if kept is None or kept.path != model.path:
             model.creation_context = SimpleNamespace(created_at=self.workspace.clock())
+            model.id = f"/models/{model.name}/versions/{model.version}"
             return copy.copy(_add_version(self.workspace.models, model))
         kept.tags = dict(model.tags)
         return copy.copy(kept)

@@ -283,7 +283,10 @@ class Cluster:
             metrics["accuracy"] = None
         if life.stage == "training":
             self._leave(life, "comparison.json", comparison(life.end))
-            self._leave(life, "model/model.json", {"right": metrics["accuracy"]})
+            # The same training leaves the same bits.
+            bits = [metrics["accuracy"], [line["path"] for line in self._manifest(life)]]
+            for file in ("model/model.json", "model/weights/part-1"):
+                self._leave(life, file, {file: bits})
         self._leave(life, "metrics.json", metrics)
 
     def _fail(self, life: JobLife, kind: str, paths: list[str]) -> None:

@@ -13,6 +13,7 @@ from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
 from orchestrations.landing.landing import landing
 from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
 from replay_guard.history import parse_time, time_text
 from replay_guard.worker import Handle
@@ -20,7 +21,7 @@ from tests.replay.recording import HISTORIES, STEP_EVENTS, Document
 
 HANDLES: dict[str, Handle] = {
     each.__name__: Orchestrator.create(each)
-    for each in (landing, freezing, forgetting, retraining, rollout)
+    for each in (landing, freezing, forgetting, retraining, promotion, rollout)
 }
 _NAMES = {int(kind): "".join(word.capitalize() for word in kind.name.split("_")) for kind in Kind}
 

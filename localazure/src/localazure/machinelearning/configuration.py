@@ -32,6 +32,17 @@ class Datastore(ConfigurationModel):
     """Default: the workspace's account."""
 
 
+class OtherWorkspace(ConfigurationModel):
+    """A further workspace: its datastores and assets, without compute."""
+
+    name: str
+    subscription_id: str | None = None
+    """Default: that of the first workspace, as is the resource group."""
+    resource_group: str | None = None
+    storage_account: str = STORAGE_ACCOUNT
+    """The account of its built-in datastores."""
+
+
 class Configuration(ConfigurationModel):
     """Content of `azure-ml.json`."""
 
@@ -47,6 +58,7 @@ class Configuration(ConfigurationModel):
     do not count in `quota`."""
     provisioning_seconds: Annotated[float, Field(ge=0, strict=True)] = DEFAULT_PROVISIONING_SECONDS
     """The time from the decision to add a node until the node is idle."""
+    other_workspaces: tuple[OtherWorkspace, ...] = ()
 
     @model_validator(mode="after")
     def _unique_datastores(self) -> Configuration:
@@ -55,6 +67,14 @@ class Configuration(ConfigurationModel):
             if datastore.name in names:
                 raise error_at(("datastores", number, "name"), "this name is taken")
             names.add(datastore.name)
+        return self
+
+    @model_validator(mode="after")
+    def _unique_workspaces(self) -> Configuration:
+        names = [each.name.lower() for each in self.other_workspaces]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise error_at(("otherWorkspaces", number, "name"), "this name is taken")
         return self
 
     @property

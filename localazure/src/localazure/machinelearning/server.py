@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from aiohttp.web_urldispatcher import AbstractRuleMatching, MatchedSubAppResource
 
 from localazure import limits
 from localazure.faults.http import with_faults
@@ -27,7 +28,6 @@ from localazure.machinelearning.arm import (
 from localazure.machinelearning.authorization import (
     LOCATIONS,
     QUOTA_COLLECTIONS,
-    SCOPE,
     SUBSCRIPTION_SCOPE,
     action_of,
     authorization_failed,
@@ -73,6 +73,9 @@ _KINDS: Final = {"GET": "reads", "HEAD": "reads", "DELETE": "deletes"}
 
 REQUEST_LIMITS: Final = web.AppKey("request_limits", dict[str, TokenBuckets])
 
+_WITHOUT_COMPUTE: Final = (workspace, datastores, codes, assets, data_access, not_covered)
+"""The families of a further workspace."""
+
 _FAMILIES: Final = (
     workspace,
     datastores,
@@ -101,17 +104,7 @@ def applications(
     online: Online,
 ) -> tuple[web.Application, web.Application]:
     """The ARM endpoint, and the token endpoint of the managed identities."""
-    arm = web.Application(
-        middlewares=[
-            answer_errors,
-            authenticate,
-            limit_requests,
-            check_workspace,
-            check_roles,
-            fail_on_purpose,
-        ],
-        client_max_size=MAX_REQUEST_BYTES,
-    )
+    arm = web.Application(middlewares=_MIDDLEWARES, client_max_size=MAX_REQUEST_BYTES)
     identity = web.Application(middlewares=[answer_errors])
     for application in (arm, identity):
         application[WORKSPACE] = state
@@ -124,6 +117,51 @@ def applications(
         arm.add_routes(family.routes)
     identity.add_routes(workspace.identity_routes)
     return arm, identity
+
+
+def workspace_without_compute(
+    state: Workspace, tokens: TokenIssuer, assignments: RoleAssignments
+) -> web.Application:
+    """The ARM endpoint of a further workspace: datastores, data, models and other assets."""
+    arm = web.Application(middlewares=_MIDDLEWARES)
+    arm[WORKSPACE], arm[TOKENS], arm[ROLE_ASSIGNMENTS] = state, tokens, assignments
+    arm[REQUEST_LIMITS] = request_limits(time.monotonic)
+    for family in _WITHOUT_COMPUTE:
+        arm.add_routes(family.routes)
+    return arm
+
+
+def one_endpoint(first: web.Application, others: Sequence[web.Application]) -> web.Application:
+    """All workspaces at one address, as Resource Manager serves them."""
+    if not others:
+        return first
+    endpoint = web.Application(client_max_size=MAX_REQUEST_BYTES)
+    for each in others:
+        _add(endpoint, _OfWorkspace(each[WORKSPACE].environment.workspace), each)
+    _add(endpoint, _OfWorkspace(None), first)
+    return endpoint
+
+
+class _OfWorkspace(AbstractRuleMatching):
+    """Requests whose path names a workspace; all requests for None."""
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name and name.lower()
+
+    async def match(self, request: web.Request) -> bool:
+        return self._name is None or f"/workspaces/{self._name}/" in f"{request.path.lower()}/"
+
+    def get_info(self) -> Any:
+        return {"workspace": self._name}
+
+    @property
+    def canonical(self) -> str:
+        return f"workspace {self._name}"
+
+
+def _add(endpoint: web.Application, rule: AbstractRuleMatching, part: web.Application) -> None:
+    # `add_domain` does the same for a rule about the host.
+    endpoint._add_subapp(lambda: MatchedSubAppResource(rule, part), part)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def request_limits(clock: Callable[[], float]) -> dict[str, TokenBuckets]:
@@ -240,7 +278,8 @@ async def check_roles(request: web.Request, handler: Handler) -> web.StreamRespo
     principal = request.get(PRINCIPAL, APP)  # open paths have no principal and need no role
     action = _action(request)
     if action is not None:
-        authorize(principal, assignments.roles(principal, SCOPE), action, workspace.id)
+        roles = assignments.roles(principal, workspace.scope)
+        authorize(principal, roles, action, workspace.id)
     elif request.path.lower().endswith(QUOTA_COLLECTIONS):
         action = f"{LOCATIONS}/{request.path.lower().rpartition('/')[2]}/read"
         allowed = assignments.custom_actions(principal, SUBSCRIPTION_SCOPE)
@@ -254,3 +293,13 @@ def _action(request: web.Request) -> str | None:
     """The action of a request, in lower case; None if its path is not below the workspace."""
     _, separator, path = request.path.lower().partition(f"{request.app[WORKSPACE].id.lower()}/")
     return action_of(request.method, path.strip("/").split("/")) if separator else None
+
+
+_MIDDLEWARES: Final = (
+    answer_errors,
+    authenticate,
+    limit_requests,
+    check_workspace,
+    check_roles,
+    fail_on_purpose,
+)

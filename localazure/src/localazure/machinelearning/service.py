@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import aiohttp
 
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
-from localazure.machinelearning.configuration import Configuration
+from localazure.machinelearning.configuration import Configuration, OtherWorkspace
 from localazure.machinelearning.control_loop import ControlLoop
 from localazure.machinelearning.events import EventOutbox
 from localazure.machinelearning.resources import datastores
 from localazure.machinelearning.resources.online_endpoints import Online
-from localazure.machinelearning.server import applications
+from localazure.machinelearning.server import (
+    applications,
+    one_endpoint,
+    workspace_without_compute,
+)
 from localazure.machinelearning.serving import store as online_store
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.deployments import Deployments
@@ -61,9 +67,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             clock=time.time,
             faults=Injector(environment.state, Part.AZURE_ML),
         )
-        await database.write(
-            lambda connection: datastores.put_configured(connection, configuration, state.clock())
-        )
+        await database.write(lambda connection: _put_datastores(connection, state))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         topic = environment.topic_endpoint(AZURE_ML_TOPIC)
         key, _ = environment.event_grid_keys(AZURE_ML_TOPIC)
@@ -85,7 +89,38 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         )
         online = Online(online_database, deployments, scoring)
         arm, identity = applications(state, tokens, assignments, control_loop, online)
+        others = [_further(state, each) for each in configuration.other_workspaces]
+        for other in others:
+            stack.callback(other.database.close)
+            await other.database.write(lambda connection, it=other: _put_datastores(connection, it))
+        arm = one_endpoint(
+            arm, [workspace_without_compute(other, tokens, assignments) for other in others]
+        )
         ports, context = environment.ports, server_context(certificates)
         await stack.enter_async_context(listening(runner_of(identity), {ports.identity: None}))
         await stack.enter_async_context(listening(runner_of(arm), {ports.azure_ml: context}))
         yield
+
+
+def _further(first: Workspace, declared: OtherWorkspace) -> Workspace:
+    """A further workspace of the part, whose events nobody gets."""
+    environment = replace(
+        first.environment,
+        workspace=declared.name,
+        subscription_id=declared.subscription_id or first.environment.subscription_id,
+        resource_group=declared.resource_group or first.environment.resource_group,
+    )
+    folder = environment.part_folder("machinelearning")
+    database = Database(folder / f"workspace-{declared.name.lower()}.db", MIGRATIONS)
+    return replace(
+        first,
+        environment=environment,
+        configuration=Configuration(storage_account=declared.storage_account),
+        database=database,
+        events=EventOutbox(database),
+        scope=f"workspaces/{declared.name}",
+    )
+
+
+def _put_datastores(connection: sqlite3.Connection, workspace: Workspace) -> None:
+    datastores.put_configured(connection, workspace.configuration, workspace.clock())

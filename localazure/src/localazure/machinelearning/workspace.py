@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from localazure.faults.injector import Injector
 from localazure.machinelearning.addresses import workspace_id
+from localazure.machinelearning.authorization import SCOPE
 from localazure.machinelearning.configuration import Configuration
 from localazure.machinelearning.events import EventOutbox
 from localazure.runtime.environment import Environment
@@ -28,6 +29,8 @@ class Workspace:
     clock: Callable[[], float]
     """Epoch seconds."""
     faults: Injector
+    scope: str = SCOPE
+    """The name of its scope in the table of roles."""
 
     def clock_of_tokens(self) -> float:
         """Epoch seconds to issue and check tokens, with the fault plan's clock skew."""

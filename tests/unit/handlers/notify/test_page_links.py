@@ -13,6 +13,7 @@ from handlers.notify.page_links import (
     notification_links,
 )
 from handlers.platform.settings import Settings
+from orchestrations.contracts.approvals import Agreed
 from orchestrations.contracts.notifications import Notification, NotificationKind
 from orchestrations.errors import InvalidSetting
 from tests.unit.orchestrations.examples import run_status
@@ -21,6 +22,7 @@ HOST = {"WEBSITE_HOSTNAME": "landfall.example.net"}
 PAGE = "https://landfall.example.net/api/ui"
 SECRET = "0123456789abcdef" * 2
 OTHER = "fedcba9876543210" * 2
+AGREED = Agreed(before="registration", pipeline="digits", model="digits", run="digits-1-1")
 APPROVAL = "digits-1-1.registration"
 
 
@@ -29,7 +31,7 @@ def with_secrets(*secrets: str, **more: str) -> Settings:
 
 
 def link(settings: Settings) -> str:
-    return str(approval_link(settings, run="digits-1-1", rollout=None, approval=APPROVAL))
+    return str(approval_link(settings, AGREED))
 
 
 def token(settings: Settings) -> str:
@@ -73,7 +75,7 @@ def test_a_short_secret_is_told_by_its_name_alone() -> None:
 
 
 def test_without_an_address_there_is_no_link() -> None:
-    assert approval_link(Settings({}), run="r", rollout=None, approval=APPROVAL) is None
+    assert approval_link(Settings({}), AGREED) is None
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@ from __future__ import annotations
 import inspect
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from handlers.platform.activity_adapter import (
     ActivityFault,
@@ -164,3 +166,26 @@ def test_a_body_must_be_declared_and_there_is_one_of_each() -> None:
         activity(unheard_of)
     with pytest.raises(AssertionError, match="get_job has two bodies"):
         activity(impostor)
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [
+        ("/x/Microsoft.MachineLearningServices/workspaces/w/models", "AzureML Data Scientist"),
+        ("/container/file?sig=secret", "Storage Blob Data Contributor"),
+    ],
+)
+def test_a_missing_role_is_named_with_its_place(path: str, role: str) -> None:
+    def refused(_clients: Clients, _request: GetJob) -> Job:
+        request = SimpleNamespace(method="GET", url=f"https://host{path}")
+        error = HttpResponseError("refused")
+        answer: Any = SimpleNamespace(request=request, headers={})
+        error.status_code, error.response = 403, answer
+        raise error
+
+    with pytest.raises(ActivityFault) as raised:
+        as_function(GetJob, refused, CLIENTS)(REQUEST)
+    told = str(parse_fault(str(raised.value)))
+    assert role in told
+    assert f"https://host{path.partition('?')[0]} is refused with 403" in told
+    assert "secret" not in told

@@ -17,7 +17,7 @@ from localazure.machinelearning.arm import (
     find_resource,
     find_version,
 )
-from localazure.machinelearning.authorization import SCOPE, action_of, authorize
+from localazure.machinelearning.authorization import action_of, authorize
 from localazure.machinelearning.resources.datastores import DATASTORES
 from localazure.machinelearning.workspace import Workspace
 from localazure.runtime.environment import LOOPBACK
@@ -39,7 +39,7 @@ async def get_datastore(request: web.Request) -> web.Response:
     principal = request.get(PRINCIPAL, APP)
     authorize(
         principal,
-        request.app[ROLE_ASSIGNMENTS].roles(principal, SCOPE),
+        request.app[ROLE_ASSIGNMENTS].roles(principal, workspace.scope),
         action_of("POST", (DATASTORES, datastore.name, "listSecrets")),
         workspace.id,
     )

@@ -1,0 +1,58 @@
+"""landfall promote: the way of a model's version into another workspace."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from landfall_cli.deploy import POLL_SECONDS, find_pipeline
+from landfall_cli.output import exact
+from landfall_cli.session import By, Exit, Reason, Session, Yes
+
+
+def promote(
+    session: Session,
+    model: Annotated[str, typer.Argument(metavar="MODEL:VERSION", help="Such as digits:3.")],
+    *,
+    to: Annotated[str, typer.Option(help="The name of a workspace in workspaces.yml.")],
+    reason: Reason,
+    by: By = None,
+    yes: Yes = False,
+) -> None:
+    """Copy a version, with its lineage, into another workspace, and follow it until it is there.
+
+    The exit code is 1 if it is refused or rejected. A repeated command follows the same promotion.
+    """
+    name, _, version = model.partition(":")
+    if not version:
+        raise typer.BadParameter("name a version, as in digits:3", param_hint="MODEL:VERSION")
+    pipeline, output = find_pipeline(session, name), session.output
+    session.confirm(f"Promote {pipeline['model']}:{version} to {to}?", is_confirmed=yes)
+    path = f"/api/pipelines/{pipeline['name']}/models/{version}/promotions"
+    done = session.request(path, to=to, reason=reason, by=by)
+    shown: tuple[Any, ...] = ()
+    while True:
+        found = session.api.get(path, to=to)["promotions"]
+        current = next(each for each in found if each["id"] == done["id"])
+        now = current["state"], current["why"]
+        if now != shown:
+            shown, why = now, current["why"]
+            told = f"{current['state']}{'' if why is None else f': {why}'}"
+            output.note(output.sentence(f"{exact(current['since'])}  {told}"))
+        if current["has_ended"] or current["broken"]:
+            break
+        time.sleep(POLL_SECONDS)
+
+    def people(ended: Any) -> None:
+        there = ended["registered"]
+        if there is not None:
+            output.line(
+                f"{there['name']}:{there['version']} is in {to} (files: {ended['files']}, bytes: "
+                f"{ended['bytes']}): {there['path'].rpartition('/workspaces/')[2]}"
+            )
+
+    output.show(current, people)
+    if current["state"] != "promoted":
+        raise typer.Exit(Exit.FAILED)

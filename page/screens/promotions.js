@@ -1,0 +1,20 @@
+// Promotions of a model's version to other workspaces: how far each is, and its question to people.
+
+import { html } from "/api/ui/vendor/preact-htm.js";
+import { useResource } from "/api/ui/api.js";
+import { Action, Badge, Loaded, Table } from "/api/ui/parts.js";
+import { Approval } from "/api/ui/screens/approvals.js";
+import { Time } from "/api/ui/times.js";
+
+// `path` is that of the version. Without workspaces in workspaces.yml there is nothing to show.
+export function Promotions({ path, model }) {
+  const promotions = useResource(`${path}/promotions`);
+  return html`<${Loaded} of=${promotions} what="The promotions">${({ promotions: found, workspaces }) => (found.length > 0 || workspaces.length > 0) && html`
+    <h2>Other workspaces</h2>
+    <${Table} caption="Promotions" empty="It was not promoted to another workspace." columns=${["To", "State", "Since", "Why", "By"]}
+      rows=${found.map((each) => [each.to, html`<${Badge} state=${each.broken ? "broken" : each.state} />`, html`<${Time} at=${each.since} />`, each.why ?? each.registered?.path ?? "–", `${each.by}: ${each.reason}`])} />
+    <p class="actions">${workspaces.map((name) => html`<${Action} label=${`Promote to ${name}`} needsReason title=${`Promote ${model} to ${name}?`} path=${`${path}/promotions`} body=${{ to: name }}
+      explains=${`Its files are copied to the workspace ${name} and registered there, with their lineage. People are asked first if workspaces.yml says so.`} />`)}</p>
+    ${found.filter((each) => each.state === "awaiting_approval" && each.approval).map((each) => html`<${Approval} id=${each.approval} />`)}
+  `}</>`;
+}

@@ -1,0 +1,117 @@
+"""Invariants of promotions: the other workspace has the bits that people agreed to, each once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+from handlers.training.job_outputs import results_folder
+from orchestrations.contracts.promotions import ENDED, PromotionStatus
+from orchestrations.names import approval_id
+from orchestrations.training.promotion import promotion
+from tests.fakes.storage_account import Blob
+from tests.simulation.evidence import Evidence
+from tests.simulation.fakes.training import RESULTS_CONTAINER
+
+
+def the_other_workspace_has_the_bits_of_the_version(evidence: Evidence) -> Iterator[str]:
+    """Every version there has exactly the files of the version here, and its lineage."""
+    world = evidence.world
+    for (name, version), model in world.production.models.items():
+        source = world.workspace.models[name, version]
+        folder = model.path.partition("/paths/")[2]
+        here = (
+            f"{results_folder(source.tags['landfall.pipeline'], source.tags['landfall.run'])}model/"
+        )
+        found = {
+            each.name.removeprefix(folder): each
+            for each in world.production_account.container(RESULTS_CONTAINER).below(folder)
+        }
+        wanted = {
+            each.name.removeprefix(here): each
+            for each in world.account.container(RESULTS_CONTAINER).below(here)
+        }
+        if found.keys() != wanted.keys() or not found:
+            yield f"{name}:{version} has the files {sorted(found)}, not {sorted(wanted)}"
+            continue
+        for path, blob in found.items():
+            if is_as_trained(world.overwritten, here + path, wanted[path], blob, source.tags):
+                continue
+            yield f"{name}:{version}: {path} has other bits"
+        lines = (
+            f"{hashlib.sha256(blob.content).hexdigest()}  {path}\n" for path, blob in found.items()
+        )
+        digest = hashlib.sha256("".join(sorted(lines, key=lambda it: it[66:])).encode()).hexdigest()
+        if model.tags.get("landfall.files-sha256") != digest:
+            yield f"{name}:{version} is registered with another hash than its files have"
+        if model.tags.get("landfall.run") != source.tags["landfall.run"]:
+            yield f"{name}:{version} is of {model.tags.get('landfall.run')}"
+
+
+def is_as_trained(
+    overwritten: set[str], name: str, here: Blob, there: Blob, tags: dict[str, str]
+) -> bool:
+    """Whether a copy has the bits that the job left."""
+    if name not in overwritten:
+        return there.content == here.content
+    file = name.partition("/results/")[2]
+    return there.content == json.dumps({file: tags["landfall.run"]}).encode()
+
+
+def only_what_was_approved_is_promoted(evidence: Evidence) -> Iterator[str]:
+    """Each version that is there has an approval of its own promotion, by somebody who may."""
+    promoted = Counter[tuple[str, ...]](
+        (each.model, each.version) for each in _ended(evidence) if each.state == "promoted"
+    )
+    for key in evidence.world.production.models:
+        if promoted[key] != 1:
+            yield f"{key} is there, and was promoted {promoted[key]} times"
+    for each in _ended(evidence):
+        name = approval_id(each.id, "promotion")
+        question = evidence.records("approvals/").get(f"approvals/{name}.json")
+        answer = None if question is None else question["answer"]
+        is_approved = answer is not None and (answer["verb"], answer["by"]) == ("approve", "ada")
+        if each.state == "promoted" and not is_approved:
+            yield f"{each.id} is promoted, and its approval is {answer}"
+        if each.state == "rejected" and is_approved:
+            yield f"{each.id} was approved, and is rejected"
+
+
+def promotions_end_and_are_told(evidence: Evidence) -> Iterator[str]:
+    """An accepted promotion has its record, and operators are told of its end."""
+    told = Counter(each.message_id for each in evidence.alerts)
+    ended = {each.id: each for each in _ended(evidence)}
+    for name in evidence.world.acts.promotions:
+        record = evidence.records("promotions/")[f"promotions/{name}/status.json"]
+        if name in ended and record["state"] != ended[name].state:
+            yield f"{name} has ended as {ended[name].state}: its record says {record['state']}"
+        if name in ended and told[f"promotion-ended:{name}"] < 1:
+            yield f"{name} has ended as {ended[name].state}, and nobody was told"
+
+
+def promotions_are_refused_for_a_reason(evidence: Evidence) -> Iterator[str]:
+    """A file of a model was written again, or the version was rolled back."""
+    for each in _ended(evidence):
+        rolled_back = "landfall.rolled-back-at" in (
+            evidence.world.workspace.models[each.model, each.version].tags
+        )
+        if each.state == "refused" and not (evidence.world.overwritten or rolled_back):
+            yield f"{each.id} is refused: {each.why}"
+
+
+def _ended(evidence: Evidence) -> Iterator[PromotionStatus]:
+    for instance in evidence.world.hub.instances.values():
+        if instance.execution.name == promotion.__name__ and not instance.is_live:
+            status = PromotionStatus.from_dict(instance.custom_status)
+            if status.state in ENDED and not instance.error:
+                yield status
+
+
+INVARIANTS_OF_PROMOTIONS = (
+    the_other_workspace_has_the_bits_of_the_version,
+    only_what_was_approved_is_promoted,
+    promotions_end_and_are_told,
+    promotions_are_refused_for_a_reason,
+)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from handlers.operate.api.promotions import list_promotions, promote_to_workspace
+from handlers.operate.api.requests import Answer
+from handlers.training.promotions import keep_promotion, read_promotions
+from orchestrations.contracts.promotions import PromotionInput
+from tests.fakes.azure_ml import World, make_world
+from tests.fakes.durable_client import TaskHub
+from tests.unit.handlers.asking import ask, check_problem
+from tests.unit.orchestrations.examples import PIPELINE
+
+WORKSPACES = """\
+workspaces:
+- name: production
+  subscription_id: 11111111-2222-3333-4444-555555555555
+  resource_group: ml
+  workspace: mlw
+  storage: ProductionStorage
+  approve: {by: [bob]}
+"""
+ID = f"promotion-{PIPELINE.name}_3_production"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "workspaces.yml").write_text(WORKSPACES)
+    connection = "AccountName=production;AccountKey=a2V5"
+    made = make_world({"PIPELINES_FOLDER": str(tmp_path), "ProductionStorage": connection})
+    for version, tags in (("3", {"landfall.run": "digits-aa-1"}), ("4", {})):
+        made.workspace.models.create_or_update(
+            SimpleNamespace(name=PIPELINE.model.name, version=version, path="…", tags=tags)
+        )
+    return made
+
+
+async def promote(world: World, hub: TaskHub, version: str = "3", **given: str) -> Answer:
+    asked = {"by": "ada", "reason": "it is better", "to": "production"} | given
+    body: Any = json.dumps(asked).encode()
+    return await ask(
+        promote_to_workspace,
+        world.clients,
+        hub,
+        PIPELINE,
+        body=body,
+        name=PIPELINE.name,
+        version=version,
+    )
+
+
+async def test_a_repeated_request_gets_the_same_promotion(world: World) -> None:
+    hub = TaskHub()
+    for _ in range(2):
+        answer = await promote(world, hub)
+        assert (answer.status, answer.document["id"]) == (202, ID)
+    given = PromotionInput.from_dict(hub.documents[ID]["input"])
+    assert given.rule is not None
+    assert (given.rule.before, given.rule.by) == ("promotion", ["bob"])
+    shown = await ask(
+        list_promotions, world.clients, hub, PIPELINE, name=PIPELINE.name, version="3"
+    )
+    (only,) = shown.document["promotions"]
+    assert (only["id"], only["state"], only["has_ended"], only["broken"]) == (
+        ID,
+        "checking",
+        False,
+        False,
+    )
+
+
+@pytest.mark.parametrize(("state", "following"), [("refused", f"{ID}_1"), ("promoted", ID)])
+async def test_after_a_refusal_there_is_a_new_one(world: World, state: str, following: str) -> None:
+    hub = TaskHub()
+    await promote(world, hub)
+    (before,) = read_promotions(world.clients, PIPELINE.name, "3")
+    keep_promotion(world.clients, before.model_copy(update={"state": state}))
+    assert (await promote(world, hub)).document["id"] == following
+
+
+async def test_what_cannot_be_promoted_is_refused_with_the_reason(world: World) -> None:
+    hub = TaskHub()
+    known = "workspaces.yml declares no workspace 'prod'; it declares production"
+    check_problem(await promote(world, hub, to="prod"), 409, "no-such-workspace", known)
+    check_problem(await promote(world, hub, "4"), 409, "not-promotable", "did not train it")
+    check_problem(await promote(world, hub, "5"), 404, "unknown-model")
