@@ -139,6 +139,7 @@ async def test_warnings_do_not_keep_an_app_from_running(
         ("import sys\nsys.exit('no licence')", {}, r"(?s)function_app\.py.*SystemExit: no licence"),
         ("", {"WEBSITE_TIME_ZONE": "Mars/Olympus"}, "WEBSITE_TIME_ZONE is 'Mars/Olympus'"),
         (RETRIED, {"only": ["helo", "hello", "nix"]}, "no function named helo, nix"),
+        (RETRIED, {"FUNCTIONS_WORKER_RUNTIME": "node"}, "FUNCTIONS_WORKER_RUNTIME is 'node'"),
     ],
 )
 async def test_what_keeps_an_app_from_running(

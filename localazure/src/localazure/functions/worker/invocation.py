@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -45,10 +44,6 @@ _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 # The replay of a long history takes a fraction of this time; a slower one runs blocking code.
 SLOW_REPLAY_SECONDS: Final = 1.0
-
-# The default of the real worker on Python 3.9 and later (from concurrent.futures).
-# https://learn.microsoft.com/azure/azure-functions/functions-app-settings#python_threadpool_thread_count
-_DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 BindingData = Callable[[], Mapping[str, Any]]
 Setting = Callable[[str], str]
@@ -90,7 +85,7 @@ class Invoker:
         client_binding: Callable[[], str],
         fetch_input: FetchInput,
         send_output: SendOutput,
-        threads: int | None = None,
+        threads: int,
         on_timeout: Callable[[], None] = lambda: None,
     ) -> None:
         """Create an invoker and its thread pool.
@@ -107,7 +102,7 @@ class Invoker:
         self._client_binding = client_binding
         self._fetch_input = fetch_input
         self._send_output = send_output
-        self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
+        self._threads = WorkerPool("function", threads)
         self._on_timeout = on_timeout
         self.in_flight = 0
         """The number of running invocations, except those of durable triggers."""
@@ -281,7 +276,7 @@ class Invoker:
         }
         for binding in function.bindings:
             value = returned if binding.name == RETURN else encoded.get(binding.name)
-            if binding.is_output and binding.kind != binding_kinds.HTTP and value is not None:
+            if binding.is_output and binding.kind != binding_kinds.HTTP and value and value.type:
                 await self._send_output(binding, value, _setting(binding, data, function))
         return Outcome(returned, encoded)
 
@@ -300,7 +295,7 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
         raise RuntimeError(
             f"function '{function.name}' returned a value, but has no $return binding"
         )
-    if parameter is None or _is_empty_message(function, result):
+    if parameter is None:
         return None
     try:
         return converters.encode(parameter.converter, result, parameter.python_type)
@@ -312,14 +307,6 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
             f"({error}): return dicts, lists, strings, numbers, booleans or None, or give its "
             "class the methods to_json and from_json"
         ) from None
-
-
-def _is_empty_message(function: LoadedFunction, result: object) -> bool:
-    """Whether None was returned to a $return binding other than http, which sends nothing."""
-    return result is None and any(
-        binding.name == RETURN and binding.kind != binding_kinds.HTTP
-        for binding in function.bindings
-    )
 
 
 def _call_sync(
