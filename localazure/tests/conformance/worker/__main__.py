@@ -81,7 +81,7 @@ def compare(corpus: list[Found], theirs: list[Found], ours: list[Found]) -> bool
         for case, *results in differences(app, their, our):
             name = f"{app['name']} | {case}"
             unequal.add(app["name"])
-            calls[1] += 1
+            calls[1] += case not in {"loading", "threads"}
             reasons = {pattern for pattern in REASONS if fnmatchcase(name, pattern)}
             seen |= reasons
             if not reasons:

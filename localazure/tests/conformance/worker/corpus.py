@@ -9,19 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 _TABLES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-_TRACE: Final = {
-    "trace_parent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-    "trace_state": "a=b",
-    "attributes": {},
-}
-_REQUEST: Final[dict[str, Any]] = {
-    "method": "GET",
-    "url": "http://localhost/api/f",
-    "body": ["bytes", ""],
-    "headers": {},
-    "query": {},
-    "params": {},
-}
 _OVER_HTTP: Final = (("HEAD", ""), ("GET", ""), ("POST", "b"))
 
 
@@ -59,16 +46,16 @@ def _calls(group: dict[str, Any], function: str) -> Iterator[dict[str, Any]]:
     if group.get("web"):
         path = f"/api/{function}?q=1"
         web = [{"method": method, "path": path, "body": body} for method, body in _OVER_HTTP]
-        yield {"web": web, "metadata": {}, "trace": _TRACE}
+        yield {"web": web, "metadata": {}, "trace": _TABLES["trace"]}
         return
     inputs = group.get("inputs", [{"req": ["http", {}]}])
     metadata = [group["metadata"], {}] if "metadata" in group else [{}]
     for given, data in itertools.product(inputs, metadata):
         values = {name: _value(value) for name, value in given.items()}
-        yield {"inputs": values, "metadata": data, "trace": _TRACE}
+        yield {"inputs": values, "metadata": data, "trace": _TABLES["trace"]}
 
 
 def _value(value: list[Any]) -> list[Any] | None:
     if value and value[0] == "http":
-        return ["http", {**_REQUEST, **value[1]}]
+        return ["http", {**_TABLES["request"], **value[1]}]
     return value or None
