@@ -34,6 +34,8 @@ HEAD: Final = "| Microsoft's worker | this worker | why |\n|---|---|---|\n"
 REASONS: Final[dict[str, str]] = {
     "context* | type(context).__name__": "| the class of `context` is `Context` "
     "| `InvocationContext` | a name; neither is an `azure.functions.Context` |",
+    "spans' parent def: *": "| `PYTHON_ENABLE_OPENTELEMETRY` has no effect on functions without "
+    "`async` | it has | as in the worker of Python 3.12 |",
     "responds | *status_code='many'": "| a status that is no number goes to the host "
     "| the answer is 500, with the reason in the log | HTTP has no such status |",
     "responds | *'content-length'*": "| a function's `content-length` goes to the host "
@@ -87,8 +89,10 @@ def compare(corpus: list[Found], theirs: list[Found], ours: list[Found]) -> bool
             if not reasons:
                 unexplained += 1
                 print(name, *results, sep="\n    ")
-    print(f"{len(corpus)} apps, {len(corpus) - len(unequal)} the same")
-    print(f"{calls[0]} calls, {calls[0] - calls[1]} the same; {unexplained} without a reason")
+    same = (
+        f"{len(corpus) - len(unequal)} the same, {calls[0]} calls, {calls[0] - calls[1]} the same"
+    )
+    print(f"{len(corpus)} apps, {same}, {unexplained} differences without a reason")
     return not unexplained
 
 
