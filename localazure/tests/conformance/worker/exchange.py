@@ -55,10 +55,6 @@ def _in_folder(examine: Examine, app: dict[str, Any]) -> Result:
         return asyncio.run(examine(app, folder))
 
 
-def outcome(result: object, outputs: dict[str, Any]) -> Result:
-    return {"return": result, "outputs": outputs}
-
-
 def failure(error: BaseException | str) -> Result:
     if isinstance(error, BaseException):
         error = f"{type(error).__name__}: {error}"

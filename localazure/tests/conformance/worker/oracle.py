@@ -15,7 +15,7 @@ from typing import Any
 import azure_functions_runtime as worker  # pyright: ignore[reportMissingImports]
 from azure_functions_runtime.utils import threadpool  # pyright: ignore[reportMissingImports]
 
-from conformance.worker.exchange import Result, failure, http, outcome, send, serve
+from conformance.worker.exchange import Result, failure, http, send, serve
 
 
 class TypedData:
@@ -155,7 +155,7 @@ async def _invoke(invocation: str, call: dict[str, Any]) -> Result:
     if answer.result.status == PROTOS.StatusResult.Failure:
         return failure(answer.result.exception.message)
     outputs = {one.name: _plain(one.data) for one in answer.output_data}
-    return outcome(_plain(answer.return_value), outputs)
+    return {"return": _plain(answer.return_value), "outputs": outputs}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 from azure.functions.meta import Datum
 from multidict import CIMultiDict
 
-from conformance.worker.exchange import Result, failure, http, outcome, send, serve
+from conformance.worker.exchange import Result, failure, http, send, serve
 from localazure.functions.app.loader import LoadedFunction, importable, load
 from localazure.functions.app.signature import Binding
 from localazure.functions.http.authorization import OpenDoor
@@ -132,7 +132,7 @@ async def _call(invoker: Invoker, function: LoadedFunction, call: dict[str, Any]
     try:
         answer = await invoker.invoke(function, data)
         outputs = {name: _plain(value) for name, value in answer.outputs.items()}
-        return outcome(_plain(answer.result), outputs)
+        return {"return": _plain(answer.result), "outputs": outputs}
     except BaseException as error:  # noqa: BLE001 - a result
         return failure(error)
 
