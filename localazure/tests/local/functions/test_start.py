@@ -149,6 +149,17 @@ async def test_what_keeps_an_app_from_running(
         await start(run_text(body, **settings))
 
 
+async def test_a_name_in_host_json_that_the_app_lacks_is_told(
+    tmp_path: Path, running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "host.json").write_text('{"version": "2.0", "functions": ["hello", "nope"]}')
+    (tmp_path / "function_app.py").write_text(
+        "import azure.functions as func\napp = func.FunctionApp()\n" + RETRIED
+    )
+    await start(running_app(tmp_path))
+    assert "functions of host.json names nope, not in the app" in caplog.text
+
+
 async def test_a_disabled_function_may_be_wrong(run_text: Any) -> None:
     async with run_text(WRONG_TIMER, **{"azurewebjobs.Tick.Disabled": "1"}) as (host, _):
         assert host.faults == {}
