@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | examples | rehearse | docs-commands. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | conformance-worker | examples | rehearse | docs-commands. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage examples rehearse docs-commands constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage conformance-worker examples rehearse docs-commands constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -131,6 +131,12 @@ conformance-data: setup
 conformance-storage: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.storage \
 	    $(if $(AZURITE_SOURCE),--source $(abspath $(AZURITE_SOURCE))) $(if $(ONLY),--only '$(ONLY)') $(SUITES)
+
+# Our Functions worker and Microsoft's, on one corpus of apps. ONLY='FastAPI*' for some, WRITE=1 for the page.
+WORKER_PYTHON ?= python3.13
+conformance-worker: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.worker $(WORKER_PYTHON) \
+	    $(if $(ONLY),--only '$(ONLY)') $(if $(WRITE),--write)
 
 # Azure's own examples, from a clone: make examples SOURCES=../azureml-examples COMMIT=… ONLY=basics WRITE=1.
 examples: setup

@@ -28,6 +28,7 @@ from localazure.functions.durable.runtime.hosted_app import Clock, utc_now
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.durable.functions import DurableFunctions
 from localazure.functions.worker.invocation import Invoker, Outcome, TriggerData
+from localazure.functions.worker.thread_pool import thread_count
 from localazure.processes.ports import free_ports
 
 KEYS = KeyRing(master="master-key", host="host-key", system="system key/with+odd=characters")
@@ -104,6 +105,7 @@ class DurableApp(df.DFApp):
             client_binding=lambda: "",
             fetch_input=no_binding,
             send_output=no_binding,
+            threads=thread_count({}),
         )
         functions = DurableFunctions(
             check_all(self._definitions, settings),

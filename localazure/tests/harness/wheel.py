@@ -42,15 +42,16 @@ class Installed:
 
     Args:
         folder: the folder of the environment.
+        python: its interpreter, by default this one.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self._folder = folder
         self._uv = shutil.which("uv")
         if self._uv is not None:
-            _run(self._uv, "venv", "--quiet", "--python", sys.executable, str(folder))
+            _run(self._uv, "venv", "--quiet", "--python", python, str(folder))
         else:
-            _run(sys.executable, "-m", "venv", str(folder))
+            _run(python, "-m", "venv", str(folder))
 
     @classmethod
     def by_links(cls, folder: Path, wheel: Path) -> Self:

@@ -31,6 +31,8 @@ from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn
 from localazure.functions.worker.invocation import Invoker
+from localazure.functions.worker.span_parent import below_by
+from localazure.functions.worker.thread_pool import thread_count
 from localazure.runtime.environment import LOOPBACK
 from localazure.runtime.http_server import listening, runner_of
 from localazure.sqlite.database import Database
@@ -79,14 +81,14 @@ class Host:
         timers = state / "timers.db"
         self._database = DatabaseInTurn(timers) if self._sharing else Database(timers, MIGRATIONS)
         self._durable: DurableFunctions | None = None
-        threads = settings.get("PYTHON_THREADPOOL_THREAD_COUNT", "")
         self.invoker = Invoker(
             timeout=options.function_timeout,
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,
             send_output=self._outputs.send,
-            threads=int(threads) if threads.isdecimal() and int(threads) else None,
+            threads=thread_count(settings),
             on_timeout=self._recycle,
+            below=below_by(settings),
         )
         self.on_recycle: Callable[[], None] | None = None
         """Called when the process must be restarted because a function exceeded functionTimeout."""

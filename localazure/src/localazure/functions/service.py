@@ -40,6 +40,7 @@ from localazure.runtime.environment import LOOPBACK, Environment
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
+_RUNTIME_SETTING: Final = "FUNCTIONS_WORKER_RUNTIME"
 DEFAULT_PORT: Final = 7071  # func's default
 # Docker and most supervisors send SIGKILL 10 s after SIGTERM.
 DRAIN_SECONDS: Final = 8.0
@@ -99,8 +100,11 @@ async def run_app(  # noqa: PLR0913 - the options of two commands
         surroundings.enter_context(contextlib.chdir(app))
         surroundings.enter_context(logs.configured(options.log_levels))
         surroundings.enter_context(importable(app))
+        _require_python(settings)
         functions = load(app, settings, tuple(only) or options.functions)
         _require(only, functions)
+        if unknown := _missing(options.functions, functions) if not only else []:
+            _LOG.warning("functions of host.json names %s, not in the app", ", ".join(unknown))
         logs.undo_silencing()
         host = Host(
             functions,
@@ -122,10 +126,23 @@ async def run_app(  # noqa: PLR0913 - the options of two commands
 
 def _require(only: Sequence[str], functions: list[LoadedFunction]) -> None:
     """Check that the app has every function named in `only`."""
-    loaded = {function.name.lower() for function in functions}
-    missing = [name for name in only if name.lower() not in loaded]
-    if missing:
+    if missing := _missing(only, functions):
         raise AppLoadError(f"the app has no function named {', '.join(missing)} (--functions)")
+
+
+def _missing(names: Sequence[str], functions: list[LoadedFunction]) -> list[str]:
+    loaded = {function.name.lower() for function in functions}
+    return [name for name in names if name.lower() not in loaded]
+
+
+def _require_python(settings: Mapping[str, str]) -> None:
+    """Check that the app is not meant for another language's worker."""
+    runtime = settings.get(_RUNTIME_SETTING) or "python"
+    if runtime.lower() != "python":
+        raise AppLoadError(
+            f"the app setting {_RUNTIME_SETTING} is {runtime!r}, so a Python app has no functions "
+            "on Azure; set it to python"
+        )
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -33,7 +34,8 @@ def end_on_signals(
         if interrupts > 1:
             end_now(INTERRUPTED_STATUS)
             return
-        on_interrupt()
+        with contextlib.suppress(OSError):  # nobody reads what it shows: `… | head` has ended
+            on_interrupt()
         stop()
 
     loop.add_signal_handler(signal.SIGTERM, stop)

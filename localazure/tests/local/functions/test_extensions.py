@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from http.client import HTTPConnection
 from typing import Any
 
 import aiohttp
@@ -63,6 +64,32 @@ async def test_a_failure_is_told_without_details(client: aiohttp.ClientSession) 
     async with client.get("/api/fails") as response:
         assert response.status == 500
         assert await response.text() == "Internal Server Error"
+
+
+async def test_a_stream_that_fails_has_no_end(client: aiohttp.ClientSession) -> None:
+    async with client.get("/api/breaks") as response:
+        assert response.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.read()
+
+
+async def test_none_is_no_response(client: aiohttp.ClientSession) -> None:
+    async with client.get("/api/none") as response:
+        assert response.status == 500
+
+
+async def test_head_leaves_the_connection_usable(client: aiohttp.ClientSession) -> None:
+    async with client.get("/api/more") as response:
+        connection = HTTPConnection(response.url.authority, timeout=30)
+
+    def exchange(method: str) -> bytes:
+        connection.request(method, "/api/more")
+        return connection.getresponse().read()
+
+    for method in ("HEAD", "GET"):
+        body = await asyncio.to_thread(exchange, method)
+    assert body == b'"more"'
+    connection.close()
 
 
 async def test_other_apps_have_other_requests(running_app: Any) -> None:

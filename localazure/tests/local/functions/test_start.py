@@ -139,6 +139,7 @@ async def test_warnings_do_not_keep_an_app_from_running(
         ("import sys\nsys.exit('no licence')", {}, r"(?s)function_app\.py.*SystemExit: no licence"),
         ("", {"WEBSITE_TIME_ZONE": "Mars/Olympus"}, "WEBSITE_TIME_ZONE is 'Mars/Olympus'"),
         (RETRIED, {"only": ["helo", "hello", "nix"]}, "no function named helo, nix"),
+        (RETRIED, {"FUNCTIONS_WORKER_RUNTIME": "node"}, "FUNCTIONS_WORKER_RUNTIME is 'node'"),
     ],
 )
 async def test_what_keeps_an_app_from_running(
@@ -146,6 +147,17 @@ async def test_what_keeps_an_app_from_running(
 ) -> None:
     with pytest.raises(AppLoadError, match=message):
         await start(run_text(body, **settings))
+
+
+async def test_a_name_in_host_json_that_the_app_lacks_is_told(
+    tmp_path: Path, running_app: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "host.json").write_text('{"version": "2.0", "functions": ["hello", "nope"]}')
+    (tmp_path / "function_app.py").write_text(
+        "import azure.functions as func\napp = func.FunctionApp()\n" + RETRIED
+    )
+    await start(running_app(tmp_path))
+    assert "functions of host.json names nope, not in the app" in caplog.text
 
 
 async def test_a_disabled_function_may_be_wrong(run_text: Any) -> None:

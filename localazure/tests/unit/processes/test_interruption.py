@@ -28,3 +28,19 @@ async def test_a_second_ctrl_c_ends_at_once() -> None:
     finally:
         for signum in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().remove_signal_handler(signum)
+
+
+async def test_ctrl_c_stops_although_nobody_reads_what_is_shown() -> None:
+    stopped = asyncio.Event()
+
+    def show() -> None:
+        raise BrokenPipeError
+
+    end_on_signals(stopped.set, on_interrupt=show)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        async with asyncio.timeout(10):
+            await stopped.wait()
+    finally:
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(signum)

@@ -9,6 +9,7 @@ Source: https://github.com/Azure/azure-functions-python-worker (bindings)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ import azure.functions
 from azure.functions.meta import Datum
 
 GENERIC = "generic"
+_INT_LIMIT = 2**63
+"""The protocol's integers have 64 bits."""
 
 
 class GenericConverter:
@@ -40,7 +43,7 @@ class GenericConverter:
 
     @classmethod
     def encode(cls, obj: Any, *, expected_type: type | None) -> Datum:  # noqa: ARG003 - the SDK's signature
-        """Encode text, bytes or None."""
+        """Encode text, bytes, a number, a dict or list as JSON, or None."""
         match obj:
             case None:
                 return Datum(None, None)
@@ -48,6 +51,12 @@ class GenericConverter:
                 return Datum(obj, "string")
             case bytes() | bytearray():
                 return Datum(bytes(obj), "bytes")
+            case dict() | list():
+                return Datum(json.dumps(obj), "json")
+            case int() if -_INT_LIMIT <= obj < _INT_LIMIT:
+                return Datum(int(obj), "int")
+            case float():
+                return Datum(obj, "double")
             case _:
                 raise NotImplementedError
 

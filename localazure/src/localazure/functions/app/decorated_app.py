@@ -31,7 +31,8 @@ class Definition:
     """The bindings in the form of function.json."""
     trigger: str
     """Name of the trigger's binding."""
-    has_retry_policy: bool
+    retry_policy: Mapping[str, Any]
+    """The arguments of `@app.retry`; empty without."""
 
 
 def read(script: Path) -> list[Definition]:
@@ -64,15 +65,17 @@ def _import(script: Path) -> Any:
 
 
 def _find_register(module: Any, script: Path) -> azure.functions.FunctionRegister:
+    # A second name of the same app counts, too.
     registers = {
-        id(value): value
-        for value in vars(module).values()
+        name: value
+        for name, value in vars(module).items()
         if isinstance(value, azure.functions.FunctionRegister)
     }
     if len(registers) != 1:
-        apps = "no FunctionApp" if not registers else f"{len(registers)} FunctionApps"
+        apps = f"{len(registers)} FunctionApps" if registers else "no FunctionApp"
         raise AppLoadError(
-            f"{script} has {apps} at its top level, it needs exactly one; "
+            f"{script} has {apps} at its top level{' (' if registers else ''}"
+            f"{', '.join(registers)}{')' if registers else ''}, it needs exactly one name of one; "
             "put further functions into a Blueprint and register that"
         )
     return next(iter(registers.values()))
@@ -85,5 +88,5 @@ def _define(function: Function, app: Path) -> Definition:
         call=function.get_user_function(),
         bindings=tuple(json.loads(raw) for raw in function.get_raw_bindings()),
         trigger=str(getattr(function.get_trigger(), "name", "")),
-        has_retry_policy=bool(function.get_settings_dict("retry_policy")),
+        retry_policy=function.get_settings_dict("retry_policy") or {},
     )

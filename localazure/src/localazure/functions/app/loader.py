@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import re
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any, Final
 from localazure.functions.app import decorated_app, orchestrator_code
 from localazure.functions.app.binding_kinds import (
     ALIASES,
+    BLOB,
+    BLOB_TRIGGER,
     DURABLE_TRIGGERS,
     INPUTS,
     ORCHESTRATION_TRIGGER,
@@ -27,6 +31,7 @@ from localazure.functions.errors import AppLoadError
 
 DEFAULT_SCRIPT: Final = "function_app.py"
 _SCRIPT_SETTING: Final = "PYTHON_SCRIPT_FILE_NAME"
+_SCRIPT_NAME: Final = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_\-]*\.py$")  # the worker's own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +123,13 @@ def load(
         AppLoadError: the app cannot be imported, or functions do not match their bindings; names
         all of these functions.
     """
-    script = app / (settings.get(_SCRIPT_SETTING) or DEFAULT_SCRIPT)
+    file = settings.get(_SCRIPT_SETTING, DEFAULT_SCRIPT)
+    if not _SCRIPT_NAME.match(file):
+        raise AppLoadError(
+            f"the app setting {_SCRIPT_SETTING} is {file!r}, which the worker refuses: it takes "
+            "letters, digits, `_` and `-` with `.py` at the end, and no folder"
+        )
+    script = app / file
     if not script.is_file():
         raise AppLoadError(
             f"no {script.name} in {app}: this host runs apps of the Python programming model v2"
@@ -150,6 +161,7 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
     faults: list[str] = []
     bindings = [_read_binding(one, settings, faults) for one in definition.bindings]
     signature = check(definition.call, bindings)
+    _check_retry_policy(definition.retry_policy)
     bindings = [
         replace(
             one,
@@ -158,7 +170,7 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
         for one in bindings
     ]
     (trigger,) = (one for one in bindings if one.name == definition.trigger and not one.is_output)
-    faults += [fault for one in bindings if (fault := _uncovered(one, trigger))]
+    faults += [fault for one in bindings if (fault := uncovered(one, trigger))]
     if trigger.kind == ORCHESTRATION_TRIGGER:
         faults += orchestrator_code.faults(definition.call)
     return LoadedFunction(
@@ -169,10 +181,33 @@ def _check(definition: Definition, settings: Mapping[str, str]) -> LoadedFunctio
         trigger=trigger,
         bindings=tuple(bindings),
         signature=signature,
-        has_retry_policy=definition.has_retry_policy,
+        has_retry_policy=bool(definition.retry_policy),
         is_disabled=is_disabled(definition.name, settings),
         faults=tuple(faults),
     )
+
+
+def _check_retry_policy(policy: Mapping[str, Any]) -> None:
+    """Check the numbers of a retry policy, as the worker does; it parses them as strptime does.
+
+    Raises:
+        SignatureError: names the argument and its value.
+    """
+    if not policy:
+        return
+    is_fixed = policy.get("strategy") == "fixed_delay"
+    intervals = ("delay_interval",) if is_fixed else ("minimum_interval", "maximum_interval")
+    key = "max_retry_count"
+    try:
+        int(str(policy.get(key)))
+        for key in intervals:
+            if is_fixed or policy.get(key):
+                time.strptime(str(policy.get(key)), "%H:%M:%S")
+    except ValueError:
+        form = "a number" if key == "max_retry_count" else "of the form hh:mm:ss, up to 23:59:59"
+        raise SignatureError(
+            f"{key} of its retry policy is {policy.get(key)!r}; it must be {form}"
+        ) from None
 
 
 def _read_binding(
@@ -196,7 +231,13 @@ def _read_binding(
     return Binding(name, kind, direction == "OUT", resolved)
 
 
-def _uncovered(binding: Binding, trigger: Binding) -> str | None:
+def uncovered(binding: Binding, trigger: Binding) -> str | None:
+    """Why this host cannot run a function with this binding; None if it can."""
+    if binding.is_reference and binding.kind not in {BLOB, BLOB_TRIGGER}:
+        return (
+            f"{binding.name} is an SDK type of {binding.kind}, which this host does not cover; "
+            "it covers those of blobs. Annotate it with a class of azure.functions"
+        )
     if binding is trigger:
         covered, role = TRIGGERS, "trigger"
     elif binding.is_output:

@@ -23,7 +23,7 @@ from azure.functions.meta import Datum
 from localazure.functions import logs
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.signature import Binding
-from localazure.functions.bindings.storage_outputs import StorageOutputs
+from localazure.functions.bindings.storage_outputs import StorageOutputs, messages_of
 from localazure.functions.configuration import connections
 from localazure.functions.worker.invocation import Setting
 
@@ -83,7 +83,9 @@ class OutputBindings:
         sender: ServiceBusSender = await self._client(
             ("serviceBus", connection, entity), open_sender
         )
-        await sender.send_messages(ServiceBusMessage(value.value))
+        messages = [ServiceBusMessage(content) for content in messages_of(value)]
+        if messages:
+            await sender.send_messages(messages)
 
     async def _send_event_grid(self, binding: Binding, value: Datum, _: Setting) -> None:
         from azure.core.credentials import AzureKeyCredential
@@ -133,7 +135,8 @@ class OutputBindings:
 
 def _events(value: Datum) -> list[Any]:
     """The events of a value: one event or an array, each an object or its JSON text."""
-    document: Any = json.loads(value.value)
+    is_number = isinstance(value.value, int | float)
+    document: Any = value.value if is_number else json.loads(value.value)
     items: list[Any] = document if isinstance(document, list) else [document]
     events = [json.loads(item) if isinstance(item, str) else item for item in items]
     if not all(isinstance(event, dict) for event in events):

@@ -7,6 +7,7 @@ https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-que
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any, cast
 
 from azure.functions.meta import Datum
@@ -29,24 +30,47 @@ class StorageOutputs:
         """Upload or overwrite a blob."""
         container, name = split_path(setting("path"))
         service = await self._storage.blobs(binding.connection)
-        content = value.value
-        await service.upload(
-            container, name, content.encode() if isinstance(content, str) else content
-        )
+        await service.upload(container, name, blob_content(value))
 
     async def put_messages(self, binding: Binding, value: Datum, setting: Setting) -> None:
         """Send one message or each message of an array."""
         from localazure.storage_client.queue import encode
 
         queue = await self._storage.queue(binding.connection, setting("queueName").lower())
-        for content in queue_contents(value):
+        for content in messages_of(value):
             await queue.put(encode(content, is_base64=self._queue_options.is_base64))
 
 
-def queue_contents(value: Datum) -> list[str | bytes]:
-    """The messages of a value: text, bytes, or the SDK's JSON of QueueMessages and lists."""
+def blob_content(value: Datum) -> bytes:
+    """The content of a blob; a number becomes the bytes that the real host writes."""
+    match value.value:
+        case str() as text:
+            return text.encode()
+        case int() as number:
+            return (number & 0xFFFFFFFF).to_bytes(4, "little")
+        case float() as number:
+            return struct.pack("<d", number)
+        case content:
+            return content
+
+
+def messages_of(value: Datum) -> list[str | bytes]:
+    """The messages of a value: each element of a list is one, as text or JSON.
+
+    The SDK gives a QueueMessage as an object with the fields `id` and `body`.
+    """
     if value.type != "json":
-        return [value.value]
+        return [value.value if isinstance(value.value, bytes) else str(value.value)]
     document: Any = json.loads(value.value)
     items = cast("list[Any]", document if isinstance(document, list) else [document])
-    return [item["body"] if isinstance(item, dict) else str(item) for item in items]
+    return [_message(item) for item in items]
+
+
+def _message(item: Any) -> str:
+    match item:
+        case str():
+            return item
+        case {"id": _, "body": str(body)} if len(item) == len(("id", "body")):
+            return body
+        case _:
+            return json.dumps(item)

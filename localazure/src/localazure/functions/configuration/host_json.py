@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     field_validator,
@@ -32,6 +33,7 @@ FILE_NAME = "host.json"
 # The default of every plan except Consumption (Flex Consumption has it, too).
 DEFAULT_FUNCTION_TIMEOUT: Final = timedelta(minutes=30)
 _UNLIMITED: Final = -1
+_LEAST_FUNCTION_TIMEOUT: Final = timedelta(seconds=1)
 
 _LEVELS: Final = {
     "trace": logging.DEBUG,
@@ -52,8 +54,14 @@ def _as_timeout(value: Any) -> Any:
     return None if str(value).startswith(str(_UNLIMITED)) else _as_timespan(value)
 
 
+def _long_enough(value: timedelta | None) -> timedelta | None:
+    if value is not None and value < _LEAST_FUNCTION_TIMEOUT:
+        raise ValueError("the least timeout is 00:00:01; -1 means none")
+    return value
+
+
 Timespan = Annotated[timedelta, BeforeValidator(_as_timespan)]
-Timeout = Annotated[timedelta | None, BeforeValidator(_as_timeout)]
+Timeout = Annotated[timedelta | None, BeforeValidator(_as_timeout), AfterValidator(_long_enough)]
 
 
 class HttpOptions(OpenConfigurationModel):

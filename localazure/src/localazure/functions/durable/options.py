@@ -6,6 +6,7 @@ https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-bind
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -33,6 +34,7 @@ def _in_any_case(kind: type[StrEnum]) -> BeforeValidator:
     return BeforeValidator(find)
 
 
+_HUB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,44}")
 _Count = Annotated[int, Field(gt=0)]
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -71,6 +73,18 @@ class DurableOptions(OpenConfigurationModel):
         return self.model_copy(
             update={field: resolve(text) for field, text in texts.items() if text is not None}
         )
+
+    def check_hub_name(self) -> None:
+        """Check the name of a task hub in Azure Storage, as the real extension does.
+
+        Raises:
+            ValueError: it can name no queue and no table.
+        """
+        if self.is_in_azure_storage and not _HUB_NAME.fullmatch(self.hub_name):
+            raise ValueError(
+                f"hubName of extensions.durableTask is {self.hub_name!r}; in Azure Storage it must "
+                "have 3 to 45 letters and digits, the first a letter"
+            )
 
     @property
     def http_polling_seconds(self) -> float:

@@ -6,10 +6,15 @@ Source: https://asgi.readthedocs.io/en/latest/specs/www.html
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from aiohttp import web
+
+from localazure.functions import logs
+
+_LOG = logging.getLogger(f"{logs.HOST_LOGGER}.http")
 
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[
@@ -30,6 +35,7 @@ class AsgiBridge:
         self._is_read = False
         self._is_over = asyncio.Event()
         self._response: web.StreamResponse | None = None
+        self._is_sent = False
 
     async def respond(self, application: AsgiApp, **extra: Any) -> web.StreamResponse:
         """Run the application on the request, with `extra` added to its scope.
@@ -41,10 +47,14 @@ class AsgiBridge:
         """
         try:
             await application({**self._scope(), **extra}, self._receive, self._send)
-        except Exception:
-            if self._response is None or not self._response.prepared:
+        except Exception as error:
+            if self._response is None:
                 raise
-            # The client gets a truncated response or an error page; the invoker logs the failure.
+            # The client has got the framework's error page; the invoker has logged the failure.
+            if not self._is_sent:
+                _LOG.error("a response failed while it was streamed: %r", error)
+                if self._request.transport is not None:
+                    self._request.transport.close()  # without an end, so that the client notices
         finally:
             self._is_over.set()
         if self._response is None:
@@ -87,11 +97,12 @@ class AsgiBridge:
             for name, value in message.get("headers", ()):
                 if bytes(name).lower() not in _NOT_PASSED_ON:
                     self._response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+            await self._response.prepare(self._request)
             return
         assert self._response is not None
-        if not self._response.prepared:
-            await self._response.prepare(self._request)
-        if body := message.get("body"):
+        # What follows the headers of an answer to HEAD would be read as the next answer.
+        if (body := message.get("body")) and self._request.method != "HEAD":
             await self._response.write(body)
         if not message.get("more_body"):
+            self._is_sent = True
             await self._response.write_eof()

@@ -47,6 +47,11 @@ class TraceContext:
         return self.trace_parent
 
     @property
+    def Attributes(self) -> dict[str, str]:  # noqa: N802 - the worker's older spelling
+        """The same as `attributes`."""
+        return self.attributes
+
+    @property
     def Tracestate(self) -> str:  # noqa: N802 - the worker's older spelling, still documented
         """The same as `trace_state`."""
         return self.trace_state
@@ -58,13 +63,12 @@ class RetryContext:
 
     retry_count: int = 0
     max_retry_count: int = 0
-    exception: Any = None
+    rpc_exception: Any = None
 
 
-@azure.functions.Context.register
 @dataclass(eq=False)
 class InvocationContext:
-    """The context of an invocation."""
+    """The context of an invocation; as in the worker, no instance of `azure.functions.Context`."""
 
     correlation: logs.Correlation
     function_directory: str

@@ -13,9 +13,9 @@ An invocation that takes longer than functionTimeout fails, and the process must
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,6 +38,7 @@ from localazure.functions.worker.context import (
     Output,
     TraceContext,
 )
+from localazure.functions.worker.span_parent import Below
 from localazure.functions.worker.thread_pool import WorkerPool
 from localazure.processes.pauses import wait_at_most
 
@@ -45,10 +46,6 @@ _LOG = logging.getLogger(logs.HOST_LOGGER)
 
 # The replay of a long history takes a fraction of this time; a slower one runs blocking code.
 SLOW_REPLAY_SECONDS: Final = 1.0
-
-# The default of the real worker on Python 3.9 and later (from concurrent.futures).
-# https://learn.microsoft.com/azure/azure-functions/functions-app-settings#python_threadpool_thread_count
-_DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 
 BindingData = Callable[[], Mapping[str, Any]]
 Setting = Callable[[str], str]
@@ -90,8 +87,9 @@ class Invoker:
         client_binding: Callable[[], str],
         fetch_input: FetchInput,
         send_output: SendOutput,
-        threads: int | None = None,
+        threads: int,
         on_timeout: Callable[[], None] = lambda: None,
+        below: Below = contextlib.nullcontext,
     ) -> None:
         """Create an invoker and its thread pool.
 
@@ -102,13 +100,15 @@ class Invoker:
             send_output: sends the value of an output binding other than http.
             threads: the number of threads for synchronous functions, orchestrators and entities.
             on_timeout: called when an invocation exceeds the limit.
+            below: makes a trigger's trace context the parent of the function's spans.
         """
         self._timeout = timeout
         self._client_binding = client_binding
         self._fetch_input = fetch_input
         self._send_output = send_output
-        self._threads = WorkerPool("function", threads or _DEFAULT_THREADS)
+        self._threads = WorkerPool("function", threads)
         self._on_timeout = on_timeout
+        self._below = below
         self.in_flight = 0
         """The number of running invocations, except those of durable triggers."""
         self._running: Counter[str] = Counter()
@@ -204,7 +204,8 @@ class Invoker:
                 function_directory=str(function.directory),
                 trace_context=data.trace,
             )
-        result = await self._call(function, arguments, context)
+        with self._below(data.trace):
+            result = await self._call(function, arguments, context)
         if data.datum is not None and data.datum.type == NATIVE:
             returned = Datum(result, NATIVE)
         else:
@@ -281,7 +282,7 @@ class Invoker:
         }
         for binding in function.bindings:
             value = returned if binding.name == RETURN else encoded.get(binding.name)
-            if binding.is_output and binding.kind != binding_kinds.HTTP and value is not None:
+            if binding.is_output and binding.kind != binding_kinds.HTTP and value and value.type:
                 await self._send_output(binding, value, _setting(binding, data, function))
         return Outcome(returned, encoded)
 
@@ -300,7 +301,7 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
         raise RuntimeError(
             f"function '{function.name}' returned a value, but has no $return binding"
         )
-    if parameter is None or _is_empty_message(function, result):
+    if parameter is None:
         return None
     try:
         return converters.encode(parameter.converter, result, parameter.python_type)
@@ -312,14 +313,6 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
             f"({error}): return dicts, lists, strings, numbers, booleans or None, or give its "
             "class the methods to_json and from_json"
         ) from None
-
-
-def _is_empty_message(function: LoadedFunction, result: object) -> bool:
-    """Whether None was returned to a $return binding other than http, which sends nothing."""
-    return result is None and any(
-        binding.name == RETURN and binding.kind != binding_kinds.HTTP
-        for binding in function.bindings
-    )
 
 
 def _call_sync(

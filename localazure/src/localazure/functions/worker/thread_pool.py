@@ -8,15 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
+import os
 import queue
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from localazure.functions import logs
+
+_LOG = logging.getLogger(logs.HOST_LOGGER)
+
+# The default of the real worker on Python 3.9 and later (from concurrent.futures).
+# https://learn.microsoft.com/azure/azure-functions/functions-app-settings#python_threadpool_thread_count
+_DEFAULT_THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+_THREADS_SETTING: Final = "PYTHON_THREADPOOL_THREAD_COUNT"
 
 T = TypeVar("T")
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 _Outcome = tuple["asyncio.Future[Any]", Any, BaseException | None]
+
+
+def thread_count(settings: Mapping[str, str]) -> int:
+    """The number of threads for an app's functions, from its app settings."""
+    text = settings.get(_THREADS_SETTING)
+    if text is None:
+        return _DEFAULT_THREADS
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if 1 <= count <= sys.maxsize:
+        return count
+    _LOG.warning(
+        "the app setting %s is %r, not a number of threads; there are %d, the default",
+        _THREADS_SETTING,
+        text,
+        _DEFAULT_THREADS,
+    )
+    return _DEFAULT_THREADS
 
 
 class WorkerPool:

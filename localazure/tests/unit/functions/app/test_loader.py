@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from localazure.functions.app.loader import LoadedFunction, importable, load
+from localazure.functions.app.loader import LoadedFunction, importable, load, uncovered
+from localazure.functions.app.signature import Binding
 from localazure.functions.errors import AppLoadError
 
 HEADER = """
@@ -125,7 +126,11 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
     ("body", "message"),
     [
         ("del app", "has no FunctionApp at its top level"),
-        ("other = func.FunctionApp()", "has 2 FunctionApps at its top level"),
+        ("other = func.FunctionApp()", "has 2 FunctionApps at its top level (app, other)"),
+        (
+            "main = app",
+            "has 2 FunctionApps at its top level (app, main), it needs",
+        ),
         (
             "@app.route()\ndef a(req): ...\n@app.function_name('a')\n@app.route()\ndef b(req): ...",
             "does not have a unique function name",
@@ -140,6 +145,39 @@ def test_what_only_the_host_refuses_leaves_the_other_functions_alone(tmp_path: P
 )
 def test_apps_that_cannot_be_indexed(tmp_path: Path, body: str, message: str) -> None:
     assert message in fault(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ('strategy="fixed_delay", max_retry_count="3", delay_interval="1"', "delay_interval"),
+        (
+            'strategy="fixed_delay", max_retry_count="3"',
+            "delay_interval of its retry policy is",
+        ),
+        ('strategy="fixed_delay", max_retry_count="x", delay_interval="00:00:01"', "max_retry_cou"),
+        (
+            'strategy="exponential_backoff", max_retry_count="3", minimum_interval="x"',
+            "'x'; it",
+        ),
+    ],
+)
+def test_retry_policies_that_the_worker_refuses(tmp_path: Path, policy: str, message: str) -> None:
+    trigger = '@app.timer_trigger("timer", "0 * * * * *")'
+    assert message in fault(tmp_path, f"{trigger}\n@app.retry({policy})\ndef f(timer): ...")
+
+
+@pytest.mark.parametrize("name", ["sub/x.py", "a.b.py", "x.txt", "-x.py", ""])
+def test_names_of_scripts_that_the_worker_refuses(tmp_path: Path, name: str) -> None:
+    with importable(tmp_path), pytest.raises(AppLoadError, match="PYTHON_SCRIPT_FILE_NAME is"):
+        load(tmp_path, {"PYTHON_SCRIPT_FILE_NAME": name})
+
+
+def test_sdk_types_of_other_services_are_named() -> None:
+    trigger = Binding("message", "serviceBusTrigger", is_reference=True)
+    text = uncovered(trigger, trigger)
+    assert text is not None
+    assert text.startswith("message is an SDK type of serviceBusTrigger, which this host")
 
 
 def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:

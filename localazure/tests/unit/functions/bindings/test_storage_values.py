@@ -15,7 +15,7 @@ from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.signature import Binding
 from localazure.functions.bindings.inputs import blob_datum, split_path
 from localazure.functions.bindings.storage_clients import StorageClients
-from localazure.functions.bindings.storage_outputs import queue_contents
+from localazure.functions.bindings.storage_outputs import blob_content, messages_of
 from localazure.functions.triggers.blob.trigger import BlobFunction, blob_message, find_host_id
 from localazure.storage_client.queue import decode, encode
 
@@ -45,7 +45,22 @@ def test_texts_that_are_not_base64() -> None:
     ],
 )
 def test_messages_of_what_a_function_gave(value: object, expected: list[str | bytes]) -> None:
-    assert queue_contents(converters.encode("queue", value, None)) == expected
+    assert messages_of(converters.encode("queue", value, None)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "messages", "content"),
+    [
+        ({"body": "x"}, ['{"body": "x"}'], b'{"body": "x"}'),
+        (["a", 2, {"id": 3}], ["a", "2", '{"id": 3}'], b'["a", 2, {"id": 3}]'),
+        (7, ["7"], b"\7\0\0\0"),
+        (1.5, ["1.5"], b"\0\0\0\0\0\0\xf8?"),
+        (True, ["1"], b"\1\0\0\0"),
+    ],
+)
+def test_values_that_are_no_text(value: object, messages: list[str], content: bytes) -> None:
+    datum = converters.encode("generic", value, str)
+    assert (messages_of(datum), blob_content(datum)) == (messages, content)
 
 
 @pytest.mark.parametrize("path", ["", "container", "container/", "/container"])

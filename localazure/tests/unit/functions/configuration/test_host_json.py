@@ -15,6 +15,7 @@ from localazure.functions.configuration.host_json import (
     ServiceBusOptions,
 )
 from localazure.functions.durable.engine.versioning import FailureStrategy
+from localazure.functions.durable.options import DurableOptions
 from localazure.functions.errors import AppLoadError
 
 
@@ -68,6 +69,7 @@ def test_settings_are_read(tmp_path: Path) -> None:
     [
         ({"version": "1.0"}, "host.json:2: version: input should be '2.0', found \"1.0\""),
         ({"functionTimeout": "soon"}, "host.json:3: functionTimeout: 'soon' is not a duration"),
+        ({"functionTimeout": "00:00:00"}, "functionTimeout: the least timeout is 00:00:01"),
         ({"functions": "one"}, "host.json:3: functions: input should be a valid tuple"),
         ({"extensions": []}, "host.json:3: extensions: "),
         (
@@ -89,6 +91,15 @@ def test_a_wrong_value_is_named(tmp_path: Path, document: dict[str, Any], messag
         read(tmp_path, document)
     assert "host.json" in str(caught.value)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["my-hub", "1hub", "ab", "x" * 46])
+def test_names_that_no_task_hub_can_have(name: str) -> None:
+    with pytest.raises(ValueError, match="it must have 3 to 45 letters and digits"):
+        DurableOptions(hub_name=name).check_hub_name()
+    DurableOptions.model_validate(
+        {"hubName": name, "storageProvider": {"type": "azureManaged"}}
+    ).check_hub_name()
 
 
 def test_a_folder_without_host_json_is_no_app(tmp_path: Path) -> None:

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from localazure.functions.worker.thread_pool import WorkerPool
+from localazure.functions.worker.thread_pool import WorkerPool, thread_count
+
+_SETTING = "PYTHON_THREADPOOL_THREAD_COUNT"
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "many", "1.5", "9" * 30])
+def test_a_count_that_is_none_is_told(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert thread_count({_SETTING: text}) == thread_count({})
+    assert f"PYTHON_THREADPOOL_THREAD_COUNT is {text!r}, not a number" in caplog.text
+
+
+def test_the_count_of_threads() -> None:
+    assert [thread_count({_SETTING: text}) for text in ("1", " 4 ", "+2")] == [1, 4, 2]
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ class DurableFunctions:
             self._functions[name] = function
         try:
             options = options.resolved(lambda text: resolve_references(text, app_settings))
+            options.check_hub_name()
         except ValueError as error:
             raise AppLoadError(str(error)) from None
         always = app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}

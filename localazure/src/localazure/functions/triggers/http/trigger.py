@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from http.cookies import SimpleCookie
+from datetime import datetime
+from http.cookies import Morsel, SimpleCookie
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -199,7 +200,10 @@ class HttpTrigger:
             outcome = await self._invoker.invoke(
                 function, replace(data, datum=Datum(native, NATIVE))
             )
-            return outcome.result.value if outcome.result else None
+            if outcome.result is None or outcome.result.value is None:
+                _LOG.error("'%s' returned None: return a response, or its body", function.name)
+                raise TypeError(function.name)
+            return outcome.result.value
 
         try:
             return await extension.respond(request, parameters, invoke)
@@ -251,7 +255,7 @@ def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
         case None | Datum(type=None):
             return web.Response(status=204)
         case Datum(type="http", value=value):
-            return _http_response(cast("dict[str, Any]", value))
+            return http_response(cast("dict[str, Any]", value))
         case Datum(value=str(text)):
             return web.Response(text=text)
         case Datum(value=bytes(body)):
@@ -260,7 +264,12 @@ def _response(function: LoadedFunction, outcome: Outcome) -> web.Response:
             raise TypeError(f"a {datum.type!r} value is not an HTTP response")
 
 
-def _http_response(value: dict[str, Any]) -> web.Response:
+def http_response(value: dict[str, Any]) -> web.Response:
+    """The response that a function's HttpResponse describes, as the SDK encodes it.
+
+    Raises:
+        ValueError: it cannot be sent.
+    """
     response = web.Response(status=int(value["status_code"].value), body=value["body"].value)
     for name, header in value["headers"].items():
         if name.lower() != "content-length":  # set by aiohttp; for HEAD it may not match
@@ -268,5 +277,20 @@ def _http_response(value: dict[str, Any]) -> web.Response:
     cookies = cast("list[SimpleCookie]", value["cookies"] or [])
     for cookie in cookies:
         for morsel in cookie.values():
+            _check_cookie(morsel)
             response.headers.add("Set-Cookie", morsel.OutputString())
     return response
+
+
+def _check_cookie(morsel: Morsel[str]) -> None:
+    """Check a cookie as the worker does; it drops what is no SameSite.
+
+    Raises:
+        ValueError: the worker fails on its date or its age, and so does the invocation.
+    """
+    if expires := morsel["expires"]:
+        datetime.strptime(expires, "%a, %d %b %Y %H:%M:%S GMT")  # noqa: DTZ007 - only checked
+    if age := morsel["max-age"]:
+        float(age)
+    if morsel["samesite"].lower() not in {"lax", "strict", "none"}:
+        morsel["samesite"] = ""

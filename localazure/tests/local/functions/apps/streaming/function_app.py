@@ -55,3 +55,22 @@ def copy(req: Request, source: blob.BlobClient, target: blob.ContainerClient) ->
 @app.blob_output(arg_name="$return", path="sizes/{name}", connection="AzureWebJobsStorage")
 def measure(landed: blob.StorageStreamDownloader) -> str:
     return str(len(landed.readall()))
+
+
+@app.route(route="breaks")
+async def breaks(req: Request) -> StreamingResponse:  # noqa: ARG001 - bound, not used
+    async def pieces() -> AsyncGenerator[str]:
+        yield "first"
+        raise ValueError("as told")
+
+    return StreamingResponse(pieces())
+
+
+@app.route(route="none")
+async def none(req: Request):  # noqa: ANN201, ARG001 - the worker takes no None; bound, not used
+    return None
+
+
+@app.route(route="more")
+async def more(req: Request) -> str:  # noqa: ARG001 - bound, not used
+    return "more"

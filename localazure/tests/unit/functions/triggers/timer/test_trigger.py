@@ -64,6 +64,7 @@ def invoker() -> Invoker:
         client_binding=str,
         fetch_input=fetch_input,
         send_output=send_output,
+        threads=1,
     )
 
 
