@@ -136,8 +136,8 @@ def copy_part(
     if (kept.get(SOURCE_ETAG), kept.get(SHA256)) != (file.etag, progress.link):
         raise PromotionRefused(
             f"{target.container_name}/{target.blob_name} is there already in the other workspace, "
-            f"with other content than {file.path} of the version: delete it if nobody needs it, and "
-            "promote again"
+            f"with other content than {file.path} of the version: delete it if nobody needs it, "
+            "and promote again"
         )
     return CopyProgress(files=progress.files + 1)
 
