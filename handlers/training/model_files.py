@@ -135,8 +135,9 @@ def copy_part(
     kept = _metadata(target) or {}
     if (kept.get(SOURCE_ETAG), kept.get(SHA256)) != (file.etag, progress.link):
         raise PromotionRefused(
-            f"{target.url} is there already with other content than {file.path} of the version: "
-            "delete it if nobody needs it, and promote again"
+            f"{target.container_name}/{target.blob_name} is there already in the other workspace, "
+            f"with other content than {file.path} of the version: delete it if nobody needs it, "
+            "and promote again"
         )
     return CopyProgress(files=progress.files + 1)
 

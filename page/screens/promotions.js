@@ -12,7 +12,7 @@ export function Promotions({ path, model }) {
   return html`<${Loaded} of=${promotions} what="The promotions">${({ promotions: found, workspaces }) => (found.length > 0 || workspaces.length > 0) && html`
     <h2>Other workspaces</h2>
     <${Table} caption="Promotions" empty="It was not promoted to another workspace." columns=${["To", "State", "Since", "Why", "By"]}
-      rows=${found.map((each) => [each.to, html`<${Badge} state=${each.broken ? "broken" : each.state} />`, html`<${Time} at=${each.since} />`, each.why ?? each.registered?.path ?? "–", `${each.by}: ${each.reason}`])} />
+      rows=${found.map((each) => [html`<span class="nowrap">${each.to}</span>`, html`<${Badge} state=${each.broken ? "broken" : each.state} />`, html`<${Time} at=${each.since} />`, each.why ?? each.registered?.path ?? "–", `${each.by}: ${each.reason}`])} />
     <p class="actions">${workspaces.map((name) => html`<${Action} label=${`Promote to ${name}`} needsReason title=${`Promote ${model} to ${name}?`} path=${`${path}/promotions`} body=${{ to: name }}
       explains=${`Its files are copied to the workspace ${name} and registered there, with their lineage. People are asked first if workspaces.yml says so.`} />`)}</p>
     ${found.filter((each) => each.state === "awaiting_approval" && each.approval).map((each) => html`<${Approval} id=${each.approval} />`)}

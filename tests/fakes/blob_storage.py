@@ -202,8 +202,8 @@ def list_blobs_page(blobs: list[Blob]) -> bytes:
 class BlobClient:
     def __init__(self, client: BlobServiceClient, container: str, name: str) -> None:
         self._client = client
-        self._container = container
-        self._name = name
+        self._container = self.container_name = container
+        self._name = self.blob_name = name
         self.call = client.calls_to(container)
 
     def _find(self) -> Blob | None:
