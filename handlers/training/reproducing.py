@@ -15,8 +15,8 @@ from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found
 from handlers.platform.blob_pages import ListedBlob, list_page
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.azure_ml_files import COMMAND
 from handlers.platform.configuration.configurations import has_code
-from handlers.platform.configuration.pipeline_files import COMMAND
 from handlers.platform.run_records import read_metrics, read_run_record
 from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion
