@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "numpy", "PIL", "safetensors", "pyarrow")
+PACKAGES = ("torch", "torchvision", "numpy", "PIL", "safetensors", "pyarrow")
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "-"}
 
 
