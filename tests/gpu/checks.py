@@ -309,6 +309,6 @@ CHECKS = (
         needs_packages=("torchmetrics", "faster_coco_eval"),
     ),
     Check("measure: modes", measure_modes, needs_gpu=True),
-    Check("transformer repeatable", check_transformer_repeatable),
+    Check("transformer repeatable", check_transformer_repeatable, needs_packages=("timm",)),
     Check("compile", check_compile, needs_gpu=True, needs_compiler=True),
 )

@@ -6,8 +6,8 @@
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
 | --dataset | folder, shards, synthetic, coco | a `trainers.data.dataset.DatasetRequest` | \
 a `trainers.data.dataset.Dataset`, which may name its task |
-| --optimizer | sgd, adamw | the parameters, lr=, weight_decay= | a `torch.optim.Optimizer`; its \
-rate is set at each step |
+| --optimizer | sgd, adamw | parameters in two groups, lr=, weight_decay= | a \
+`torch.optim.Optimizer`; its rate is set at each step |
 | --augment | | num_classes= | a function from inputs and labels, a rank's share of a batch on the \
 device, to other inputs and labels: `torchvision.transforms.v2:MixUp` |
 

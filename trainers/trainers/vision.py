@@ -1,8 +1,8 @@
 """torchvision and timm, also beside a torch that this torchvision was not built for.
 
 PyPI's wheel of torchvision for Linux links CUDA's libraries, so its operators are missing beside a
-torch for CPUs, and its import fails. R-CNNs use two of them: RoIAlign, which torchvision also has
-in Python, and non-maximum suppression, here in Python.
+torch for CPUs, and its import fails. R-CNNs use two of them, non-maximum suppression and RoIAlign:
+here by what torch has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+_SAMPLES = 2  # of a bin, in each direction: torchvision's R-CNNs have as many
 
 
 def library(module: str) -> Any:
@@ -39,8 +42,8 @@ def _provide_operators() -> None:
         boxes: Any = importlib.import_module("torchvision.ops.boxes")
         boxes._assert_has_ops = lambda: None  # noqa: SLF001  # has no public name
         align: Any = importlib.import_module("torchvision.ops.roi_align")
-        # Not compiled: that needs a C++ compiler.
-        align._roi_align = align._roi_align.__wrapped__  # noqa: SLF001  # has no public name
+        # torchvision's own form in Python needs a compiler, or minutes for each step.
+        align._roi_align = _roi_align  # noqa: SLF001  # has no public name
 
 
 def _nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
@@ -56,3 +59,35 @@ def _nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         shared = (opposite - corner).clamp(min=0).prod(dim=1)
         order = order[shared / (areas[order] + areas[best] - shared) <= iou_threshold]
     return torch.tensor(kept, dtype=torch.int64)
+
+
+def _roi_align(
+    features: Tensor, rois: Tensor, scale: float, rows: int, columns: int, *_: object
+) -> Tensor:
+    """Return means of bilinear samples; `rois` are image number, left, top, right, bottom."""
+    height, width = features.shape[2:]
+    aligned = features.new_zeros(len(rois), features.shape[1], rows, columns)
+    for number in range(len(features)):
+        mine = torch.nonzero(rois[:, 0] == number)[:, 0]
+        if not len(mine):
+            continue
+        left, top, right, bottom = (rois[mine, 1:] * scale).unbind(dim=1)
+        x = _spread(left, right, columns * _SAMPLES) * 2 / max(width - 1, 1) - 1
+        y = _spread(top, bottom, rows * _SAMPLES) * 2 / max(height - 1, 1) - 1
+        grid = torch.stack(torch.broadcast_tensors(x[:, None], y[:, :, None]), dim=3)
+        sampled = functional.grid_sample(
+            features[number : number + 1],
+            grid.reshape(1, -1, columns * _SAMPLES, 2),
+            padding_mode="border",
+            align_corners=True,
+        )
+        bins = functional.avg_pool2d(sampled, _SAMPLES)[0]
+        bins = bins.reshape(features.shape[1], len(mine), rows, columns).transpose(0, 1)
+        aligned = aligned.index_put((mine,), bins)
+    return aligned
+
+
+def _spread(first: Tensor, last: Tensor, count: int) -> Tensor:
+    """Return the middles of `count` parts of each interval, shape (N, count)."""
+    middles = (torch.arange(count, dtype=first.dtype) + 0.5) / count
+    return first[:, None] + (last - first).clamp(min=1)[:, None] * middles
