@@ -87,17 +87,17 @@ class RandomCrop:
     def __call__(self, image: Any, draws: Sequence[float]) -> Tensor:
         """Make the crop of these random numbers; see `View`."""
         transforms = library("torchvision.transforms.v2.functional")
-        height, width = transforms.get_size(image)
+        # Tensors for all sources: Pillow's own scaling rounds otherwise.
+        whole = image if isinstance(image, Tensor) else torch.from_numpy(pixels_of(image))
+        height, width = whole.shape[1:]
         area, ratio, across, down, mirror = draws
         pixels = (self.least_area + area * (1 - self.least_area)) * width * height
         shape = _RATIOS[0] * (_RATIOS[1] / _RATIOS[0]) ** ratio  # its logarithm is uniform
         wide = max(1, min(width, round((pixels * shape) ** 0.5)))
         high = max(1, min(height, round((pixels / shape) ** 0.5)))
         top, left = int(down * (height - high + 1)), int(across * (width - wide + 1))
-        crop = transforms.resized_crop(image, top, left, high, wide, [self.size] * 2)
-        if mirror < 1 / 2:
-            crop = transforms.horizontal_flip(crop)
-        return crop if isinstance(crop, Tensor) else torch.from_numpy(pixels_of(crop))
+        crop = transforms.resized_crop(whole, top, left, high, wide, [self.size] * 2)
+        return transforms.horizontal_flip(crop) if mirror < 1 / 2 else crop
 
 
 def shifted(images: Tensor, offsets: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,6 +40,14 @@ class Recorded:
             assert self.changed.wait_for(lambda: len(self.taken) >= count, DEADLINE_SECONDS)
 
 
+class Varied(Recorded):
+    """Images without two equal pixels."""
+
+    def take(self, numbers: Tensor) -> Samples:
+        pixels = torch.arange(4).reshape(1, 1, 2, 2) * 40 + numbers[:, None, None, None]
+        return Samples(inputs=pixels.to(torch.uint8), labels=numbers)
+
+
 def batches(source: Recorded, *, steps: int = 10, **augmentation: Any) -> Batches:
     order = Order(samples=40, batch_size=8, seed=1)
     return Batches(
@@ -74,6 +83,18 @@ def test_a_share_follows_from_its_step_alone(augmentation: dict[str, Any]) -> No
         assert torch.equal(share.inputs, again.inputs)
         if not augmentation:
             assert torch.equal(share.inputs[:, 0, 0, 0].long(), share.labels)
+
+
+def test_crops_do_not_depend_on_the_ranks() -> None:
+    order = Order(samples=40, batch_size=8, seed=1)
+    crop = RandomCrop(size=2, least_area=0.1)
+
+    def inputs(share: Callable[[Tensor], Tensor]) -> Tensor:
+        return Batches(Varied(), order, share, steps=10, crop=crop).take(7).inputs
+
+    alone = inputs(lambda items: items)
+    assert torch.equal(inputs(lambda items: items[1::2]), alone[1::2])
+    assert torch.equal(inputs(lambda items: items[2::3]), alone[2::3])
 
 
 def test_nothing_is_made_beyond_the_last_step() -> None:
