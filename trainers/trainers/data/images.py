@@ -87,9 +87,10 @@ class RandomCrop:
     def __call__(self, image: Any, draws: Sequence[float]) -> Tensor:
         """Make the crop of these random numbers; see `View`."""
         transforms = library("torchvision.transforms.v2.functional")
-        # Tensors for all sources: Pillow's own scaling rounds otherwise.
-        whole = image if isinstance(image, Tensor) else torch.from_numpy(pixels_of(image))
-        height, width = whole.shape[1:]
+        # Images of Pillow from all sources: torch's scaling rounds otherwise, and its threads would
+        # wait for those of the training.
+        whole = transforms.to_pil_image(image) if isinstance(image, Tensor) else image
+        width, height = whole.size
         area, ratio, across, down, mirror = draws
         pixels = (self.least_area + area * (1 - self.least_area)) * width * height
         shape = _RATIOS[0] * (_RATIOS[1] / _RATIOS[0]) ** ratio  # its logarithm is uniform
@@ -97,7 +98,9 @@ class RandomCrop:
         high = max(1, min(height, round((pixels / shape) ** 0.5)))
         top, left = int(down * (height - high + 1)), int(across * (width - wide + 1))
         crop = transforms.resized_crop(whole, top, left, high, wide, [self.size] * 2)
-        return transforms.horizontal_flip(crop) if mirror < 1 / 2 else crop
+        if mirror < 1 / 2:
+            crop = transforms.horizontal_flip(crop)
+        return torch.from_numpy(pixels_of(crop))
 
 
 def shifted(images: Tensor, offsets: Tensor) -> Tensor:
