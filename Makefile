@@ -86,7 +86,7 @@ $(PEERS)/installed: benchmarks/peers/requirements.txt benchmarks/peers/package.j
 bench: setup $(PEERS)/installed
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(NAME)
 
-# What only a GPU can show: needs torch and no set-up of ours. JSON=FILE for a document.
+# What only a GPU can show: needs torch, torchvision and no set-up of ours. JSON=FILE for a document.
 GPU_PYTHON = $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(BIN)/python)
 gpu:
 	@PYTHONPATH=trainers $(GPU_PYTHON) -m tests.gpu $(if $(JSON),--json $(JSON))

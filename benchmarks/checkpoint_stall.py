@@ -27,7 +27,9 @@ def main() -> None:
     folder, saves = Path(sys.argv[1]), int(sys.argv[2])
     world = World.join(Launch.from_environment(os.environ), timeout_seconds=120)
     world.connect()
-    network = build_network("resnet50", channels=3, classes=1000).to(world.device)
+    network = build_network("torchvision/resnet50", channels=3, classes=1000, size=224).to(
+        world.device
+    )
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)

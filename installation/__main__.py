@@ -1,10 +1,11 @@
 """Set up the virtual environment: `PYTHON -m installation VENV`. `make setup` runs it.
 
 1. Make the environment, unless it is there.
-2. With the variable TORCH_INDEX, install torch from that index or folder, and nothing else.
+2. With the variable TORCH_INDEX, install torch and torchvision from that index or folder, and
+   nothing else; torchvision from the usual sources where a folder has torch alone.
 3. Install what locked.txt lists, by its hashes, and nothing else.
-4. Install requirements-dev.txt: the local packages, which have no hash, and torch, whose file
-   depends on where it is from.
+4. Install requirements-dev.txt: the local packages, which have no hash, and torch and torchvision,
+   whose files depend on where they are from.
 5. Fetch Azurite, unless the user's cache has it.
 
 uv installs where it is on the PATH, and pip otherwise; both from the sources that pip is configured
@@ -25,9 +26,9 @@ from installation.package_sources import install_options, read_pip_settings, uv_
 
 REQUIREMENTS: Final = "requirements-dev.txt"
 LOCKED: Final = Path(__file__).with_name("locked.txt")
-# torch and what only its builds for CUDA need: an index of CPU wheels has another file of the same
-# version, and it may be chosen by pip's own settings.
-_OF_TORCH: Final = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
+# torch, torchvision and what only builds for CUDA need: an index of CPU wheels has other files of
+# the same versions, and it may be chosen by pip's own settings.
+_OF_TORCH: Final = re.compile(r"(torch|torchvision|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 _CUDA_NOTE: Final = (
     "note: torch's package for Linux brings CUDA, which this machine does not need; "
     "TORCH_INDEX takes a smaller one (CONTRIBUTING.md)\n"
@@ -96,11 +97,15 @@ def locked_packages(text: str) -> str:
     return "\n".join(each for each in entries if not _OF_TORCH.match(each))
 
 
-def _torch_source(index: str) -> list[str]:
-    """Options that take torch only from an index, or from a folder with its wheel."""
-    if Path(index).is_dir():
-        return ["--no-index", "--find-links", index]
-    return ["--index-url", index]
+def torch_of(index: str) -> list[str]:
+    """Arguments that install torch, and its torchvision, only from an index or a folder of wheels.
+
+    A folder may have torch alone.
+    """
+    if not Path(index).is_dir():
+        return ["--index-url", index, "torch", "torchvision"]
+    has_vision = any(Path(index).glob("torchvision-*.whl"))
+    return ["--no-index", "--find-links", index, "torch", *(["torchvision"] if has_vision else [])]
 
 
 def _say(step: str) -> None:
@@ -117,13 +122,12 @@ def main(venv: Path, torch_index: str) -> None:
     installer.make_environment()
     if torch_index:
         _say(f"torch from TORCH_INDEX, by {installer.name}")
-        source = _torch_source(torch_index)
-        installer.install(*source, "--no-deps", "-c", "constraints.txt", "torch")
+        installer.install("--no-deps", "-c", "constraints.txt", *torch_of(torch_index))
     _say(f"packages of {LOCKED.name}, by their hashes, by {installer.name}")
     chosen = venv / LOCKED.name
     chosen.write_text(locked_packages(LOCKED.read_text("utf-8")), "utf-8")
     installer.install("--require-hashes", "--no-deps", "-r", str(chosen))
-    _say(f"the rest of {REQUIREMENTS}: torch and local packages")
+    _say(f"the rest of {REQUIREMENTS}: torch, torchvision and local packages")
     # The local packages are built with what is locked, not with what an index has today.
     installer.install("--no-build-isolation", "-r", REQUIREMENTS)
     _say("Azurite, by npm, into the user's cache")

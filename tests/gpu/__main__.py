@@ -2,10 +2,10 @@
 
     python -m tests.gpu [--json FILE] [--only NAME ...] [--seconds 480]
 
-It needs Python 3.11 to 3.13, torch 2.11 or newer, numpy, pillow, safetensors and pyarrow; with
-torchvision and faster-coco-eval it trains a detector, too. A measurement that misses its goal does
-not fail. Without a GPU it skips the checks that need one. Exit codes: 0 all checks passed; 1 one
-failed; 2 the machine lacks a package.
+It needs Python 3.11 to 3.13, torch 2.11 or newer, its torchvision, numpy, pillow, safetensors and
+pyarrow; with torchmetrics and faster-coco-eval it trains a detector, too, and with timm a
+transformer. A measurement that misses its goal does not fail. Without a GPU it skips the checks
+that need one. Exit codes: 0 all checks passed; 1 one failed; 2 the machine lacks a package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "numpy", "PIL", "safetensors", "pyarrow")
+PACKAGES = ("torch", "torchvision", "numpy", "PIL", "safetensors", "pyarrow")
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "-"}
 
 

@@ -39,9 +39,10 @@ GOAL_IMAGES_PER_SECOND = 1.3 * A100_IMAGES_PER_SECOND  # of one H100
 SMALL = (
     *synthetic(images=64, size=32),
     *("--batch-size", "16", "--epochs", "2", "--log-every", "1", "--learning-rate", "0.05"),
+    *("--shift-pixels", "1"),
 )
 RESNET50 = (
-    *("--model", "resnet50-batchnorm", "--batch-size", "256", "--shift-pixels", "0"),
+    *("--model", "torchvision/resnet50", "--batch-size", "256", "--shift-pixels", "0"),
     *("--epochs", "1", "--log-every", "5", "--checkpoint-every", "1000000"),
 )
 TWO_RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -102,7 +103,7 @@ def check_losses(folder: Path) -> Figures:
 
 def check_repeatable(folder: Path) -> Figures:
     """Two deterministic runs have the same weights. Two fast ones may differ: see the figures."""
-    model = (*SMALL, "--model", "resnet18-batchnorm")
+    model = (*SMALL, "--model", "torchvision/resnet18")
     first, second = (train(folder / name, *model, "--deterministic") for name in ("a", "b"))
     assert first.weights == second.weights
     fast, again = (train(folder / name, *model) for name in ("c", "d"))
@@ -114,7 +115,7 @@ def check_repeatable(folder: Path) -> Figures:
 
 def check_transformer_repeatable(folder: Path) -> Figures:
     """The same with attention, forward and backward."""
-    model = (*SMALL, "--model", "vit-tiny", "--deterministic")
+    model = (*SMALL, "--model", "timm/vit_tiny_patch16_224", "--deterministic")
     first, second = (train(folder / name, *model) for name in ("a", "b"))
     assert first.weights == second.weights
     return {"last_loss": first.losses[-1]}
@@ -143,7 +144,7 @@ def check_kill_and_resume(folder: Path) -> Figures:
 
 def check_options(folder: Path) -> Figures:
     """Options that change speed or memory keep the loss."""
-    model = (*SMALL, "--model", "resnet18-batchnorm", "--precision", "fp32")
+    model = (*SMALL, "--model", "torchvision/resnet18", "--precision", "fp32")
     plain = train(folder / "plain", *model, "--no-channels-last").losses
     figures = {
         option: largest_difference(train(folder / option, *model, option).losses, plain)
@@ -305,9 +306,9 @@ CHECKS = (
     Check(
         *("measure: mask r-cnn", measure_mask_rcnn),
         needs_gpu=True,
-        needs_packages=("torchvision", "faster_coco_eval"),
+        needs_packages=("torchmetrics", "faster_coco_eval"),
     ),
     Check("measure: modes", measure_modes, needs_gpu=True),
-    Check("transformer repeatable", check_transformer_repeatable),
+    Check("transformer repeatable", check_transformer_repeatable, needs_packages=("timm",)),
     Check("compile", check_compile, needs_gpu=True, needs_compiler=True),
 )

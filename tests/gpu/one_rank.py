@@ -51,7 +51,7 @@ def main() -> None:
 
 def _compare(device: torch.device, backend: str) -> dict[str, Any]:
     torch.manual_seed(0)
-    network = build_network("resnet20", channels=3, classes=CLASSES)
+    network = build_network("resnet20", channels=3, classes=CLASSES, size=SIZE)
     images, labels = torch.randn(IMAGES, 3, SIZE, SIZE).to(device), torch.arange(IMAGES).to(device)
     plain = copy.deepcopy(network).to(device)
     plain_loss = _backward(plain, images, labels)

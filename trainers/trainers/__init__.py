@@ -12,7 +12,7 @@ They use folders and environment variables only, neither Azure Functions nor an 
     plugins                  a user's own models, datasets, optimizers and augmentations
     data                     datasets, shards, and the order of the samples
     tasks                    losses and scores: classification, detection, a user's own
-    models                   the networks that come with the trainers
+    vision, small_resnet     torchvision and timm; networks for small images
     detection                boxes and masks, with torchvision
     parallelism              ranks, and the distribution of a network over them
     checkpointing            the state of a run on disk, saved and loaded

@@ -99,9 +99,8 @@ def is_dotted(name: str) -> bool:
     return ":" in name
 
 
-def name_among(*names: str, prefix: str = "") -> Callable[[str], str]:
-    """Return a parser for one of these names, a name with the prefix, or a user's own factory."""
-    prefixes = (prefix,) if prefix else ()
+def name_among(*names: str, prefixes: tuple[str, ...] = ()) -> Callable[[str], str]:
+    """Return a parser for one of these names, a name with a prefix, or a user's own factory."""
     return _checked(
         str,
         lambda name: name in names or is_dotted(name) or name.startswith(prefixes),

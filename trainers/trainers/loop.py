@@ -17,7 +17,7 @@ from trainers.checkpointing.saver import Saver
 from trainers.checkpointing.sharded_state import fingerprint, local
 from trainers.data.batches import Batches, DeviceFeed
 from trainers.data.dataset import Dataset
-from trainers.data.images import Samples
+from trainers.data.images import RandomCrop, Samples
 from trainers.data.order import Order, stream_seed
 from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import evaluate
@@ -85,12 +85,16 @@ class Run:
             log(initial_model.copy_weights(self.model.network))
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
         self.parallel = Parallel(self.model.network, self._loss, settings, world)
+        of_images = self.task.inputs_are_images
         batches = Batches(
             dataset.train,
             self.order,
             self.parallel.coordinates.share,
-            shift_pixels=settings.shift_pixels if self.task.inputs_are_images else 0,
             steps=self.steps,
+            crop=RandomCrop(size=settings.image_size, least_area=settings.crop_area)
+            if of_images and settings.shift_pixels is None
+            else None,
+            shift_pixels=(settings.shift_pixels or 0) if of_images else 0,
             pin_memory=world.device.type == "cuda",
         )
         self.feed = DeviceFeed(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -30,6 +31,10 @@ def build_optimizer(
 ) -> Optimizer:
     """Build the optimizer of `--optimizer`, with the rate, decay and momentum of the options.
 
+    Norms, biases and other parameters of one dimension do not decay: Goyal et al., arXiv
+    1706.02677, section 5.1, and He et al., arXiv 1812.01187, section 3.1. They are the second group
+    of parameters, which every optimizer has, so that checkpoints of all ranks have the same names.
+
     `foreach` and `fused` select torch's kernels for an update; None: torch chooses.
 
     Raises:
@@ -38,12 +43,15 @@ def build_optimizer(
     Source: SGD with Nesterov's momentum as in torch.optim.SGD; AdamW, arXiv 1711.05101.
     """
     rate, decay = settings.peak_learning_rate, settings.chosen_weight_decay
+    groups: list[dict[str, Any]] = [{"params": []}, {"params": [], "weight_decay": 0.0}]
+    for parameter in parameters:
+        groups[parameter.ndim <= 1]["params"].append(parameter)
     if is_dotted(settings.optimizer):
-        return make(settings.optimizer, Optimizer, parameters, lr=rate, weight_decay=decay)
+        return make(settings.optimizer, Optimizer, groups, lr=rate, weight_decay=decay)
     if settings.optimizer != SGD:
-        return torch.optim.AdamW(parameters, rate, weight_decay=decay, foreach=foreach, fused=fused)
+        return torch.optim.AdamW(groups, rate, weight_decay=decay, foreach=foreach, fused=fused)
     return torch.optim.SGD(
-        parameters,
+        groups,
         rate,
         settings.momentum,
         weight_decay=decay,

@@ -18,7 +18,6 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
-from trainers.detection.network import ARCHITECTURES as DETECTORS
 from trainers.files import write_json_atomically
 from trainers.loop import Run
 from trainers.reports.comparison import compare
@@ -27,8 +26,7 @@ from trainers.serving.model_folder import Model, save_model
 from trainers.tasks.task import Evaluation
 
 # The packages on whose versions a model's results depend.
-_PACKAGES = ("torch", "numpy", "pillow", "safetensors")
-_OF_DETECTORS = ("torchvision", "faster-coco-eval")
+_PACKAGES = ("torch", "torchvision", "numpy", "pillow", "safetensors")
 
 
 def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
@@ -58,7 +56,7 @@ def write_outputs(
     """Write the results of a run after its last step, with the whole model on the CPU."""
     output, dataset, device = run.settings.output_dir, run.dataset, run.world.device
     initial = None if run.initial_model is None else run.initial_model.lineage()
-    packages = _PACKAGES + (_OF_DETECTORS if model.architecture in DETECTORS else ())
+    packages = (*_PACKAGES, *(["timm"] if model.architecture.startswith("timm/") else []))
     versions = {name: importlib.metadata.version(name) for name in packages}
     about = {
         "metrics": metrics,

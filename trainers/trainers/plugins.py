@@ -2,13 +2,12 @@
 
 | option | built in | `package.module:factory` is called with | and returns |
 |---|---|---|---|
-| --model | `resnet`, `vision_transformer`, `detection.network`, \
-`timm/<name>` where timm is installed | channels=, \
+| --model | `small_resnet`, `detection.network`, `torchvision/<name>`, `timm/<name>` | channels=, \
 classes= | a module: images (B, channels, H, W), -1 to 1, to logits (B, classes) |
 | --dataset | folder, shards, synthetic, coco | a `trainers.data.dataset.DatasetRequest` | \
 a `trainers.data.dataset.Dataset`, which may name its task |
-| --optimizer | sgd, adamw | the parameters, lr=, weight_decay= | a `torch.optim.Optimizer`; its \
-rate is set at each step |
+| --optimizer | sgd, adamw | parameters in two groups, lr=, weight_decay= | a \
+`torch.optim.Optimizer`; its rate is set at each step |
 | --augment | | num_classes= | a function from inputs and labels, a rank's share of a batch on the \
 device, to other inputs and labels: `torchvision.transforms.v2:MixUp` |
 
@@ -16,7 +15,7 @@ A model may have further methods:
 
 | method | returns | for |
 |---|---|---|
-| `blocks()` | its repeated parts | --parallel fsdp gathers one at a time; \
+| `blocks()`, or an attribute | its repeated parts | --parallel fsdp gathers one at a time; \
 --checkpoint-activations recomputes them in the backward pass |
 | `pipeline_parts()` | submodules whose sequence is the forward pass | \
 --pipeline-parallel gives each stage consecutive ones |
@@ -34,45 +33,56 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from trainers import small_resnet, vision
 from trainers.arguments import is_dotted
 from trainers.detection import network
+from trainers.detection.network import COLOURS
 from trainers.errors import LaunchInvalid
-from trainers.models import resnet, vision_transformer
 
 Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 _Made = TypeVar("_Made")
 
-_FAMILIES = (resnet, vision_transformer, network)
+_FAMILIES = (small_resnet, network)
 _BUILD = {name: family.build for family in _FAMILIES for name in family.ARCHITECTURES}
 ARCHITECTURES = tuple(_BUILD)
-TIMM = "timm/"
+LIBRARIES = ("torchvision/", "timm/")
 
 
-def build_network(architecture: str, *, channels: int, classes: int) -> nn.Module:
+def build_network(architecture: str, *, channels: int, classes: int, size: int) -> nn.Module:
     """Build an untrained network; its weights depend on torch's global seed.
+
+    `size` is that of the images, for the networks of timm that are built for one.
 
     Raises:
         KeyError: there is no such architecture.
-        LaunchInvalid: the dotted path cannot be imported, or returns no module; timm is not
-            installed, or has no network of this name.
+        LaunchInvalid: the dotted path cannot be imported, or returns no module; the library has no
+            network of this name, or none for such images.
     """
     if is_dotted(architecture):
         return make(architecture, nn.Module, channels=channels, classes=classes)
-    if architecture.startswith(TIMM):
-        return _of_timm(architecture, channels=channels, classes=classes)
+    if architecture.startswith(LIBRARIES):
+        return _of_library(architecture, channels=channels, classes=classes, size=size)
     return _BUILD[architecture](architecture, channels=channels, classes=classes)
 
 
-def _of_timm(architecture: str, *, channels: int, classes: int) -> nn.Module:
-    name = architecture.removeprefix(TIMM)
+def _of_library(architecture: str, *, channels: int, classes: int, size: int) -> nn.Module:
+    library, _, name = architecture.partition("/")
     try:
-        timm: Any = importlib.import_module("timm")
-        return timm.create_model(name, in_chans=channels, num_classes=classes)
-    except (ImportError, RuntimeError) as error:
+        if library == "torchvision":
+            if channels != COLOURS:
+                raise ValueError("it takes colour images: give --image-mode rgb")  # noqa: TRY301  # one exit
+            models = vision.library("torchvision.models")
+            return models.get_model(name, weights=None, num_classes=classes)
+        timm = vision.library("timm")
+        made: Any = timm.create_model(name, in_chans=channels, num_classes=classes)
+        if hasattr(made, "set_input_size"):  # transformers, whose positions are learned
+            made.set_input_size(img_size=size)
+    except (ImportError, RuntimeError, ValueError) as error:
         raise LaunchInvalid(
-            f"{architecture} cannot be built ({type(error).__name__}: {error}): install timm and "
-            "the torchvision that belongs to this torch, and name one of timm.list_models()"
+            f"{architecture} cannot be built ({type(error).__name__}: {error}): name one of "
+            f"{library}'s classifiers (torchvision.models.list_models(), timm.list_models())"
         ) from error
+    return made
 
 
 def build_augmentation(path: str | None, classes: int) -> Augmentation | None:

@@ -32,7 +32,7 @@ from trainers.data.image_file import ImageFormat, ImageMode
 from trainers.data.order import SHUFFLE_WINDOW
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.options import ParallelOptions
-from trainers.plugins import ARCHITECTURES, TIMM
+from trainers.plugins import ARCHITECTURES, LIBRARIES
 
 SGD = "sgd"
 # The defaults of learning rate and weight decay, for SGD and for other optimizers.
@@ -43,8 +43,8 @@ _STEP_TIMEOUT_PART = 0.8  # a fraction of --peer-timeout-seconds
 _DECISIVE = (
     *("model", "image_size", "image_mode", "epochs", "batch_size", "optimizer"),
     *("peak_learning_rate", "schedule", "warm_up_epochs", "decay_epochs", "momentum"),
-    *("chosen_weight_decay", "label_smoothing", "augment", "shift_pixels", "shuffle_window"),
-    *("precision", "seed"),
+    *("chosen_weight_decay", "label_smoothing", "augment", "crop_area", "shift_pixels"),
+    *("shuffle_window", "precision", "seed"),
 )
 
 
@@ -67,8 +67,8 @@ class Settings(ParallelOptions, DataOptions):
     pretrained: ModelFolder | None = option(
         None, "a .safetensors file, or its folder, to begin with where tensors fit, or none"
     )
-    model: Annotated[str, name_among(*ARCHITECTURES, prefix=TIMM)] = option(
-        "resnet8", f"{', '.join(ARCHITECTURES)}, {TIMM}<name>, or {OWN}"
+    model: Annotated[str, name_among(*ARCHITECTURES, prefixes=LIBRARIES)] = option(
+        "resnet8", f"{', '.join(ARCHITECTURES)}, torchvision/<name>, timm/<name>, or {OWN}"
     )
     image_size: PositiveInteger = option(32, "pixels; images are resized to it")
     image_mode: ImageMode = option("rgb")
@@ -91,7 +91,12 @@ class Settings(ParallelOptions, DataOptions):
     augment: Annotated[str, name_among()] | None = option(
         None, "of each rank's share of a batch, as torchvision.transforms.v2:MixUp"
     )
-    shift_pixels: Count = option(1, "augmentation; 0 for none")
+    crop_area: Fraction = option(
+        0.08, "the least part of an image that a random crop shows; its mirror image is as likely"
+    )
+    shift_pixels: Count | None = option(
+        None, "of small images: instead of crops, random shifts by so many pixels; 0 for none"
+    )
     shuffle_window: PositiveInteger = option(
         SHUFFLE_WINDOW,
         "samples that are mixed at a time, and of shards held in memory by all ranks",
@@ -173,7 +178,11 @@ def check_options(settings: Settings, ranks: int) -> None:
         "reached; lower it": warm_up > epochs,
         f"--shift-pixels {settings.shift_pixels} would move images of --image-size "
         f"{settings.image_size} out of sight: lower it, 0 for none": (
-            settings.shift_pixels >= settings.image_size
+            (settings.shift_pixels or 0) >= settings.image_size
+        ),
+        f"--crop-area {settings.crop_area:g} is of random crops, which --shift-pixels "
+        f"{settings.shift_pixels} replaces: leave one out": (
+            settings.shift_pixels is not None and settings.crop_area != Settings.crop_area
         ),
         f"--momentum is of --optimizer {SGD}: leave it out with {settings.optimizer}": (
             settings.momentum != Settings.momentum and not is_sgd

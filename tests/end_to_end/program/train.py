@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from trainers.data import samples
-from trainers.data.image_file import ImageFormat, decode
+from trainers.data.image_file import ImageFormat, decode, pixels_of, square
 from trainers.data.manifest import Entry, read_manifest
 from trainers.errors import PeerFailed
 from trainers.files import write_json_atomically
@@ -39,7 +39,7 @@ Sample = tuple[int, bool, np.ndarray]
 
 def read(data: Path, manifest: Path) -> list[Sample]:
     def labelled(entry: Entry, content: bytes) -> tuple[int, np.ndarray]:
-        pixels = decode(content, DIGITS).ravel() / 255
+        pixels = pixels_of(square(decode(content, DIGITS), DIGITS.size)).ravel() / 255
         return int(samples.label_of(entry)), np.append(pixels, 1.0)
 
     entries = samples.in_order(read_manifest(manifest).entries)

@@ -103,7 +103,7 @@ class Job(Outputs):
             *("--manifest", str(self.manifest)),
             *("--output-dir", str(self.results)),
             *("--checkpoint-dir", str(self.checkpoints)),
-            *("--image-size", "8", "--image-mode", "grey"),
+            *("--image-size", "8", "--image-mode", "grey", "--shift-pixels", "1"),
             *("--epochs", str(self.epochs), "--batch-size", "32", "--learning-rate", "0.05"),
             *("--checkpoint-every", "20", "--log-every", "1", "--peer-timeout-seconds", "60"),
             *self.further,
@@ -157,6 +157,7 @@ def on_synthetic_images(folder: Path, options: tuple[str, ...]) -> list[str]:
         *("--output-dir", str(folder / "results")),
         *("--checkpoint-dir", str(folder / "checkpoints")),
         *("--image-size", "8", "--image-mode", "grey", "--epochs", "2", "--batch-size", "16"),
+        *("--shift-pixels", "1"),
         *("--log-every", "1", "--peer-timeout-seconds", "60", "--learning-rate", "0.05"),
         *options,
     ]

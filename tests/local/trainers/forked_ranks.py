@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import multiprocessing
 import os
@@ -23,13 +22,13 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 import trainers.checkpointing.sharded_state
 import trainers.train
-from tests.local.trainers import torchvision_on_cpu
+from trainers.vision import library
 
-with contextlib.suppress(ImportError):  # most machines have none, and do without
-    torchvision_on_cpu.install()
-
-# A run imports it when it saves: here, once for all.
-PRELOADED = (trainers.checkpointing.sharded_state,)
+# A run imports these when it saves, and when it crops images: here, once for all.
+PRELOADED = (
+    trainers.checkpointing.sharded_state,
+    library("torchvision.transforms.v2.functional"),
+)
 
 DEADLINE_SECONDS = 200  # for ranks that take a second or two where nothing else runs
 _POLL_SECONDS = 0.01

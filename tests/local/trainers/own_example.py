@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable
 
 import torch
@@ -13,8 +12,8 @@ from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
 from trainers.detection.network import build
-from trainers.models.resnet import Layout, ResNet
-from trainers.models.vision_transformer import VisionTransformer
+from trainers.small_resnet import SmallResNet
+from trainers.vision import library
 
 
 class Perceptron(nn.Module):
@@ -43,17 +42,9 @@ class BatchNormalised(nn.Module):
         return self.head(self.second(self.first(images)).mean(dim=(2, 3)))
 
 
-def narrow_resnet(*, channels: int, classes: int) -> ResNet:
+def narrow_resnet(*, channels: int, classes: int) -> SmallResNet:
     """Two equal blocks: torch plans the operations on shards once for each shape of a parameter."""
-    layout = Layout(blocks=(2,), widths=(8,), is_for_small_images=True)
-    return ResNet(layout, lambda width: nn.GroupNorm(1, width), channels=channels, classes=classes)
-
-
-def narrow_transformer(*, channels: int, classes: int) -> VisionTransformer:
-    """As many blocks and heads as two stages and two tensor ranks need."""
-    return VisionTransformer(
-        patch=4, width=16, depth=2, heads=2, channels=channels, classes=classes
-    )
+    return SmallResNet(2, channels=channels, classes=classes, widths=(8,))
 
 
 def stripes(request: DatasetRequest) -> Dataset:
@@ -94,7 +85,7 @@ def mixup(num_classes: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 def small_mask_rcnn(*, channels: int, classes: int) -> nn.Module:
     """A Mask R-CNN with narrow heads that looks at few proposals: for few cores."""
-    models = importlib.import_module("torchvision.models.detection")
+    models = library("torchvision.models.detection")
     return build(
         "mask-rcnn-resnet18",
         channels=channels,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 from pathlib import Path
@@ -13,13 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.local.trainers import torchvision_on_cpu
 from tests.local.trainers.drawn_shapes import draw_shapes
 from tests.unit.trainers.small_datasets import freeze
 from trainers import evaluate
 from trainers.serving.scoring import Scorer
 
-HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 MASK_RCNN = "tests.local.trainers.own_example:small_mask_rcnn"
 SIZE = 64
 
@@ -42,7 +39,6 @@ def on_shapes(shapes: tuple[Path, Path]) -> tuple[str, ...]:
     )
 
 
-@pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
 @pytest.mark.timeout(300)  # two runs of a network that CPUs are slow at
 def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(
     train: Any, on_shapes: tuple[str, ...], shapes: tuple[Path, Path], capsys: Any
@@ -67,7 +63,6 @@ def test_mask_rcnn_learns_shapes_and_resumes_to_the_same_bits(
 
 def assert_found_alike(done: Any, shapes: tuple[Path, Path], capsys: Any) -> None:
     """Use the model with `trainers.evaluate`, and with a scorer on an image twice as wide."""
-    torchvision_on_cpu.install()
     data, manifest = shapes
     model = done.folder / "results" / "model"
     of_data = ["--dataset", "coco", "--data", str(data), "--manifest", str(manifest)]
@@ -98,7 +93,6 @@ def png(image: Image.Image) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.skipif(not HAS_TORCHVISION, reason="torchvision is not installed")
 @pytest.mark.timeout(300)
 def test_it_trains_in_shards_and_is_compared_with_its_champion(
     train: Any, on_shapes: tuple[str, ...]
@@ -110,16 +104,6 @@ def test_it_trains_in_shards_and_is_compared_with_its_champion(
     was = first.result("metrics")["average_precision"]
     assert second.result("metrics")["champion_average_precision"] == was
     assert second.losses[1] == pytest.approx(first.losses[1], rel=1e-4)
-
-
-@pytest.mark.skipif(HAS_TORCHVISION, reason="torchvision is installed")
-def test_without_torchvision_it_says_what_is_missing(
-    refuse: Any, on_shapes: tuple[str, ...]
-) -> None:
-    error = refuse(*on_shapes, "--model", "mask-rcnn-resnet50").result("error")
-    assert error["type"] == "LaunchInvalid"
-    assert "needs torchvision" in error["message"]
-    assert "No module named 'torchvision'" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,10 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from tests.local.trainers import torchvision_on_cpu
 from trainers import evaluate
 from trainers.plugins import build_network
 
 MODEL = "tests.local.trainers.own_example:Perceptron"
-HAS_TIMM = all(importlib.util.find_spec(name) for name in ("timm", "torchvision"))
 DATASET = "tests.local.trainers.own_example:stripes"
 
 
@@ -37,18 +34,24 @@ def test_an_own_model_learns_an_own_dataset_and_is_scored_alone(train: Any, caps
 def test_a_large_architecture_learns_synthetic_images(train: Any) -> None:
     of_images = ("--image-size", "16", "--image-mode", "rgb", "--shift-pixels", "0")
     one_batch = ("--synthetic-images", "16", "--epochs", "6", "--learning-rate", "0.01")
-    done = train("--model", "resnet18-batchnorm", *of_images, *one_batch, ranks=1)
+    done = train("--model", "torchvision/resnet18", *of_images, *one_batch, ranks=1)
     assert done.losses[6] < 0.7 * done.losses[1]
-    assert done.result("model/model")["architecture"] == "resnet18-batchnorm"
+    assert done.result("model/model")["architecture"] == "torchvision/resnet18"
 
 
-@pytest.mark.skipif(not HAS_TIMM, reason="timm or torchvision is not installed")
+def test_a_transformer_of_timm_is_built_for_the_images_and_sharded_by_its_blocks(
+    train: Any,
+) -> None:
+    narrow = ("--model", "timm/test_vit2", "--image-size", "32", "--image-mode", "rgb")
+    done = train(*narrow, "--parallel", "fsdp", "--checkpoint-activations", "--epochs", "1")
+    assert done.result("model/model")["architecture"] == "timm/test_vit2"
+
+
 def test_a_network_of_timm_learns_and_begins_with_published_weights(
     train: Any, tmp_path: Path
 ) -> None:
     """Published weights have 1,000 classes and color images, so the last layer differs here."""
-    torchvision_on_cpu.install()
-    published = build_network("timm/resnet10t", channels=3, classes=1000)
+    published = build_network("timm/resnet10t", channels=3, classes=1000, size=32)
     file = tmp_path / "weights" / "model.safetensors"
     file.parent.mkdir()
     save_file(published.state_dict(), file)
@@ -69,7 +72,8 @@ def test_a_network_of_timm_learns_and_begins_with_published_weights(
         ("--model", "tests.local.trainers.own_example:Missing", "cannot be imported"),
         ("--model", "tests.local.trainers.own_example:__doc__", "cannot be called"),
         ("--model", "tests.local.trainers.own_example:not_a_module", "which is not a Module"),
-        ("--model", "timm/no_such_network", "install timm"),
+        ("--model", "timm/no_such_network", "timm.list_models"),
+        ("--model", "torchvision/resnet18", "give --image-mode rgb"),
         ("--dataset", "builtins:repr", "which is not a Dataset"),
         ("--augment", "builtins:dict", "which is not a Callable"),
     ],

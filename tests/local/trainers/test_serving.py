@@ -117,7 +117,9 @@ def test_the_endpoint_tells_what_a_detector_finds(
 def test_the_description_names_code_data_and_versions(trained: Job) -> None:
     about = json.loads((trained.results / "model" / "model.json").read_bytes())
     assert len(about["code_version"]) == 64
-    assert {"python", "torch", "numpy", "pillow", "safetensors"} == set(about["versions"])
+    assert {"python", "torch", "torchvision", "numpy", "pillow", "safetensors"} == set(
+        about["versions"]
+    )
     assert about["metrics"] == trained.result("metrics")
     assert about["dataset_version"] == trained.result("report")["dataset_version"]
     assert about["seed"] == 0

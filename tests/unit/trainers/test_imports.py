@@ -8,7 +8,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[3]
 # The packages that docs/trainers.md and tests/gpu name, and those that torch itself requires.
-NEEDED = ("torch", "numpy", "PIL", "safetensors", "pyarrow")
+NEEDED = ("torch", "torchvision", "numpy", "PIL", "safetensors", "pyarrow")
 OF_TORCH = (
     *("torchgen", "functorch", "typing_extensions", "filelock", "fsspec", "jinja2", "markupsafe"),
     *("sympy", "mpmath", "networkx", "setuptools", "_distutils_hack", "packaging"),

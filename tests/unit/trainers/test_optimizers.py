@@ -48,6 +48,18 @@ def test_rate_and_decay_are_the_options_or_the_optimizers_defaults(
     assert (made.defaults["lr"], made.defaults["weight_decay"]) == (rate, decay)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", f"{__name__}:own"])
+def test_norms_and_biases_do_not_decay(optimizer: str) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Linear(2, 2))
+    options = settings_of("--optimizer", optimizer, "--weight-decay", "0.5")
+    groups = build_optimizer(options, network.parameters()).param_groups
+    assert [[parameter.ndim for parameter in group["params"]] for group in groups] == [
+        [4, 2],
+        [1, 1, 1, 1],
+    ]
+    assert [group["weight_decay"] for group in groups] == [0.5, 0]
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [(f"{__name__}:no_optimizer", "returned tuple"), ("mine.nothing:here", "cannot be imported")],

@@ -48,9 +48,9 @@ def a_run(tmp_path: Path, options: str) -> Run:
     "options",
     [
         "--model resnet8",
-        "--model resnet18-batchnorm --channels-last",
+        "--model torchvision/resnet18 --channels-last",
         "--model resnet8 --accumulate 2 --checkpoint-activations",
-        "--model vit-digits --image-size 8",
+        "--model timm/test_vit2 --shift-pixels 1",
     ],
 )
 def test_steps_and_scoring_stay_on_the_device(tmp_path: Path, options: str) -> None:

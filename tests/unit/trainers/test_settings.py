@@ -104,6 +104,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "weight_decay": 0.7,
         "label_smoothing": 0.7,
         "augment": "mine:mixup",
+        "crop_area": 0.7,
         "shift_pixels": 7,
         "shuffle_window": 7,
         "precision": "bf16",
@@ -129,6 +130,7 @@ def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
     [
         ("--warm-up-epochs 11 --epochs 10", "lower it"),
         ("--shift-pixels 8 --image-size 8", "0 for none"),
+        ("--crop-area 0.5 --shift-pixels 1", "leave one out"),
         ("--keep-gathered", "add --parallel fsdp"),
         ("--decode-threads 4 --dataset coco", "--dataset shards"),
         ("--step-timeout-seconds 60 --peer-timeout-seconds 60", "lower the one"),

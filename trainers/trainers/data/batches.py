@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.data.images import Samples, SampleSource
-from trainers.data.order import Order, shifted
+from trainers.data.images import RandomCrop, Samples, SampleSource, random_views, shifted
+from trainers.data.order import Order
 
 # Steps to prepare in advance, so that training does not wait for an occasional slow read.
 _STEPS_AHEAD = 2
@@ -24,7 +24,7 @@ _STEPS_AHEAD = 2
 class Batches:
     """One rank's shares of the batches, in the order of the steps.
 
-    One thread reads, decodes and shifts the samples. It runs in parallel with the steps, since
+    One thread reads, decodes and crops the samples. It runs in parallel with the steps, since
     decoders and torch's kernels release Python's lock.
     """
 
@@ -32,10 +32,12 @@ class Batches:
     order: Order
     share: Callable[[Tensor], Tensor]
     """Returns the rank's part of a batch: `trainers.parallelism.mesh.RankCoordinates.share`."""
-    shift_pixels: int
-    """The largest random shift of an image, in pixels."""
     steps: int
     """The number of steps of the whole run: no share beyond them is prepared."""
+    crop: RandomCrop | None = None
+    """The part of an image to train on; None: samples as the source has them."""
+    shift_pixels: int = 0
+    """The largest random shift of an image that is not cropped."""
     pin_memory: bool = False
     """Whether to put shares into pinned memory, from which CUDA copies asynchronously."""
 
@@ -56,13 +58,18 @@ class Batches:
         return self._made[step].result()
 
     def _make(self, step: int) -> Samples:
-        samples = self.source.take(self.share(self.order.batch(step)))
-        pixels, labels = samples.inputs, samples.labels
+        numbers = self.share(self.order.batch(step))
+        if self.crop is not None:
+            draws = self.share(self.order.draws(step, self.crop.DRAWS))
+            samples = random_views(self.source, numbers, self.crop, draws)
+        else:
+            samples = self.source.take(numbers)
         if self.shift_pixels:
-            pixels = shifted(pixels, self.share(self.order.shifts(step, self.shift_pixels)))
-        if self.pin_memory:
-            pixels, labels = pixels.pin_memory(), labels.pin_memory()
-        return Samples(inputs=pixels, labels=labels)
+            offsets = self.share(self.order.shifts(step, self.shift_pixels))
+            samples = Samples(inputs=shifted(samples.inputs, offsets), labels=samples.labels)
+        if not self.pin_memory:
+            return samples
+        return Samples(inputs=samples.inputs.pin_memory(), labels=samples.labels.pin_memory())
 
 
 @dataclass(eq=False)

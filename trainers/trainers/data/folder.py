@@ -1,20 +1,40 @@
-"""A dataset of images in one folder per label. All images are read into memory at the start."""
+"""A dataset of images in one folder per label, all read into memory at the start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
+from PIL import Image
+from torch import Tensor
 
 from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
-from trainers.data.images import Samples
+from trainers.data.images import Originals, Samples, SampleSource, View
 from trainers.data.manifest import Entry, Manifest, read_manifest
 from trainers.data.samples import Decoded
 from trainers.errors import FileProblem, LaunchInvalid
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesInMemory(Originals):
+    """Decoded images."""
+
+    images: Sequence[Image.Image]
+    labels: Tensor
+    image_format: ImageFormat
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def views(self, numbers: Tensor, view: View, draws: Tensor) -> Samples:
+        """See `Originals`."""
+        drawn = zip(numbers.tolist(), draws.tolist(), strict=True)
+        views = [view(self.images[number], draw) for number, draw in drawn]
+        return Samples(inputs=torch.stack(views), labels=self.labels[numbers])
 
 
 def load_folder(request: DatasetRequest) -> Dataset:
@@ -36,20 +56,22 @@ def load_folder(request: DatasetRequest) -> Dataset:
     numbers = {label: number for number, label in enumerate(classes)}
     samples.check_fit_to_learn(manifest.version, classes, len(train), len(held_out))
 
-    def stacked(found: Sequence[Decoded[np.ndarray]]) -> Samples:
-        return Samples(
-            inputs=torch.from_numpy(np.stack([each.value for each in found])),
-            labels=torch.tensor([numbers[samples.label_of(each.entry)] for each in found]),
-        )
+    def of_images(found: Sequence[Decoded[Image.Image]], of: ImageFormat) -> SampleSource:
+        images = [each.value for each in found]
+        labels = torch.tensor([numbers[samples.label_of(each.entry)] for each in found])
+        originals = ImagesInMemory(images=images, labels=labels, image_format=of)
+        if any(image.size != (of.size, of.size) for image in images):
+            return originals
+        return originals.take(torch.arange(len(labels)))  # faster, and all that there is
 
-    def held_out_as(other: ImageFormat) -> Samples:
-        return stacked(read_images([each.entry for each in held_out], folder, other)[0])
+    def held_out_as(other: ImageFormat) -> SampleSource:
+        return of_images(read_images([each.entry for each in held_out], folder, other)[0], other)
 
     return Dataset(
         version=manifest.version,
         classes=classes,
-        train=stacked(train),
-        held_out=stacked(held_out),
+        train=of_images(train, request.image_format),
+        held_out=of_images(held_out, request.image_format),
         held_out_as=held_out_as,
         quarantined=tuple(sorted(bad, key=lambda problem: problem.path)),
         fingerprint=samples.fingerprint(found),
@@ -62,13 +84,13 @@ def read_images(
     image_format: ImageFormat,
     *,
     check: Callable[[Entry], object] = lambda _: None,
-) -> tuple[list[Decoded[np.ndarray]], list[FileProblem]]:
-    """Read each entry's image, bytes of shape (C, H, W); see `trainers.data.samples.decode_all`.
+) -> tuple[list[Decoded[Image.Image]], list[FileProblem]]:
+    """Read each entry's image; see `trainers.data.samples.decode_all`.
 
     `check` raises ValueError with the reason if an entry is not a sample.
     """
 
-    def image(entry: Entry, content: bytes) -> np.ndarray:
+    def image(entry: Entry, content: bytes) -> Image.Image:
         check(entry)
         return decode(content, image_format)
 

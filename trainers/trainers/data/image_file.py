@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 # The formats that cameras and annotation tools write. Pillow reads many more.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
@@ -17,6 +17,8 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 _PILLOW_MODES = {"grey": ("L", 1), "rgb": ("RGB", 3)}
 # Pillow clips these when it converts them to 8 bits, instead of scaling them.
 _DEEP_MODES = frozenset({"I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
+# An original's shorter side, in sizes of the model's images: more detail is for crops only.
+_DETAIL = 2
 _MAX_PIXELS = 89_478_485  # Pillow warns above this; 256 MiB of RGB
 ImageMode = Literal["grey", "rgb"]
 
@@ -34,8 +36,10 @@ class ImageFormat:
         return _PILLOW_MODES[self.mode][1]
 
 
-def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
-    """Decode an image file to unsigned bytes of shape (C, H, W), resized if necessary.
+def decode(content: bytes, image_format: ImageFormat) -> Image.Image:
+    """Decode an image file to an image of any shape, in the format's mode.
+
+    The shorter side of a large image becomes twice the format's size.
 
     Raises:
         ValueError: it is not a readable image; the text is the reason.
@@ -43,15 +47,33 @@ def decode(content: bytes, image_format: ImageFormat) -> np.ndarray:
     return decode_sized(content, image_format)[0]
 
 
-def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[np.ndarray, tuple[int, int]]:
+def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[Image.Image, tuple[int, int]]:
     """Decode as `decode` does; also return the width and height of the image in the file."""
-    size = (image_format.size, image_format.size)
     with _opened(content) as image:
         was, converted = image.size, image.convert(_PILLOW_MODES[image_format.mode][0])
-        if was != size:
-            converted = converted.resize(size, Image.Resampling.BILINEAR)
-    pixels = np.asarray(converted, dtype=np.uint8)
-    return pixels.reshape(*size, image_format.channels).transpose(2, 0, 1), was
+    scale = _DETAIL * image_format.size / min(was)
+    if scale < 1:
+        reduced = round(was[0] * scale), round(was[1] * scale)
+        converted = converted.resize(reduced, Image.Resampling.BILINEAR)
+    return converted, was
+
+
+def square(image: Image.Image, size: int) -> Image.Image:
+    """Return the middle square of an image, scaled to `size`."""
+    if image.size == (size, size):
+        return image
+    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+
+
+def stretched(image: Image.Image, size: int) -> Image.Image:
+    """Return the whole image, scaled to a square, for a detector."""
+    return image.resize((size, size), Image.Resampling.BILINEAR)
+
+
+def pixels_of(image: Image.Image) -> np.ndarray:
+    """Return an image's bytes, shape (C, H, W)."""
+    pixels = np.array(image, np.uint8)
+    return pixels[None] if image.mode == "L" else pixels.transpose(2, 0, 1)
 
 
 def check(content: bytes) -> None:

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 # Samples per read: about a hundred kilobytes of small images or ten megabytes of large ones, which
 # is large enough for a request to a storage service.
@@ -61,15 +60,18 @@ class Order:
         permutation = _permutation(self.samples, self.shuffle_window, self.seed, epoch)
         return permutation[positions % self.samples]
 
-    def shifts(self, step: int, pixels: int) -> Tensor:
-        """Return each sample's shift (down, right) in this step's epoch.
+    def draws(self, step: int, count: int) -> Tensor:
+        """Return `count` random numbers for each sample of a batch, from 0 to 1, shape (B, count).
 
-        Returns:
-            Whole pixels from -pixels to +pixels, shape (B, 2). A sample's shift does not depend on
-            the batch size.
+        They are a function of (seed, epoch, sample), whatever the batch size.
         """
         epoch = step // self.steps_per_epoch
-        return _drawn_shifts(self.samples, self.seed, epoch, pixels)[self.batch(step)]
+        return _draws(self.samples, self.seed, epoch, count)[self.batch(step)]
+
+    def shifts(self, step: int, pixels: int) -> Tensor:
+        """Return shifts (down, right) in whole pixels up to `pixels`, shape (B, 2), likewise."""
+        epoch = step // self.steps_per_epoch
+        return _shifts(self.samples, self.seed, epoch, pixels)[self.batch(step)]
 
 
 def lanes(shuffle_window: int) -> int:
@@ -88,19 +90,6 @@ def blocks_in_use(samples: int, *, shuffle_window: int, batch_size: int, ranks: 
     count = lanes(shuffle_window)
     mine = count if count % ranks or batch_size % ranks else count // ranks
     return mine + 1
-
-
-def shifted(images: Tensor, offsets: Tensor) -> Tensor:
-    """Move each image, shape (B, C, H, W), by its own offset, filling with 0.
-
-    Offsets are whole pixels (down, right), shape (B, 2).
-    """
-    count, _, height, width = images.shape
-    reach = int(offsets.abs().max()) if count else 0
-    padded = functional.pad(images, (reach, reach, reach, reach))
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # by first row, first column
-    first = reach - offsets
-    return windows[torch.arange(count), :, first[:, 0], first[:, 1]]
 
 
 def stream_seed(seed: int, step: int, stream: int) -> int:
@@ -130,10 +119,14 @@ def _permutation(samples: int, shuffle_window: int, seed: int, epoch: int) -> Te
 
 
 @functools.lru_cache(maxsize=1)
-def _drawn_shifts(samples: int, seed: int, epoch: int, pixels: int) -> Tensor:
-    return torch.randint(
-        -pixels, pixels + 1, (samples, 2), generator=_generator(seed, "shift", epoch)
-    )
+def _draws(samples: int, seed: int, epoch: int, count: int) -> Tensor:
+    return torch.rand(samples, count, generator=_generator(seed, "crop", epoch))
+
+
+@functools.lru_cache(maxsize=1)
+def _shifts(samples: int, seed: int, epoch: int, pixels: int) -> Tensor:
+    generator = _generator(seed, "shift", epoch)
+    return torch.randint(-pixels, pixels + 1, (samples, 2), generator=generator)
 
 
 def _generator(seed: int, purpose: str, epoch: int) -> torch.Generator:

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.image_file import ImageFormat, decode
-from trainers.data.images import Samples
+from trainers.data.images import Originals, Samples, View
 from trainers.data.manifest import read_manifest
 from trainers.data.order import BLOCK, blocks_in_use
 from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
@@ -24,7 +24,7 @@ from trainers.errors import DataChanged, DataRejected, FileProblem, LaunchInvali
 
 
 @dataclass(eq=False)
-class ShardSource:
+class ShardSource(Originals):
     """The samples of one side of the split. The last used blocks stay in memory, encoded."""
 
     index: ShardIndex
@@ -56,16 +56,20 @@ class ShardSource:
         """The number of block reads so far."""
         return self._block.cache_info().misses
 
-    def take(self, numbers: Tensor) -> Samples:
-        """Return the images of these numbers, in that order.
+    def views(self, numbers: Tensor, view: View, draws: Tensor) -> Samples:
+        """Return views of these images, in that order.
 
         Raises:
             DataChanged: a shard differs from what was packed.
             DataRejected: an image cannot be decoded.
         """
         rows = [self._block(number // BLOCK)[number % BLOCK] for number in numbers.tolist()]
+
+        def made(row: Row, draw: list[float]) -> Tensor:
+            return view(self._decode(row), draw)
+
         return Samples(
-            inputs=torch.from_numpy(np.stack([*self._map(self._decode, rows)])),
+            inputs=torch.stack([*self._map(made, rows, draws.tolist())]),
             labels=torch.tensor([self._label_numbers[row.label] for row in rows]),
         )
 
@@ -93,7 +97,7 @@ class ShardSource:
                 [FileProblem(path=shard.name, reason=str(error))],
             ) from error
 
-    def _decode(self, row: Row) -> np.ndarray:
+    def _decode(self, row: Row) -> Image.Image:
         try:
             return decode(row.image, self.image_format)
         except ValueError as error:

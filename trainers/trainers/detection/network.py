@@ -8,13 +8,13 @@ weights, which needs group normalization).
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from trainers.errors import LaunchInvalid
+from trainers.vision import library
 
 # The class in torchvision.models.detection, and the name of the backbone.
 _LAYOUTS = {
@@ -23,7 +23,7 @@ _LAYOUTS = {
     for backbone in ("resnet18", "resnet50")
 }
 _GROUPS = 32
-_COLOURS = 3
+COLOURS = 3
 _STAGES = 4
 _PYRAMID_WIDTH = 256
 
@@ -46,29 +46,18 @@ def build(architecture: str, *, channels: int, classes: int, **options: Any) -> 
 
     Raises:
         KeyError: there is no such architecture.
-        LaunchInvalid: torchvision cannot be imported, or the images do not have three channels.
+        LaunchInvalid: the images do not have three channels.
     """
     model, backbone = _LAYOUTS[architecture]
-    if channels != _COLOURS:
+    if channels != COLOURS:
         raise LaunchInvalid(f"{architecture} takes colour images: give --image-mode rgb")
-    models = _torchvision_models(architecture)
+    library("torchvision.models.detection")
+    models = library("torchvision.models")
     features = _pyramid(models, backbone)
     options = {"num_classes": classes + 1, **options}
     rcnn: nn.Module = getattr(models.detection, model)(features, **options)
     rcnn.transform = _without_scaling(models.detection.transform.GeneralizedRCNNTransform)
     return Detector(rcnn)
-
-
-def _torchvision_models(architecture: str) -> Any:
-    try:
-        importlib.import_module("torchvision.models.detection")
-        return importlib.import_module("torchvision.models")
-    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another torch
-        raise LaunchInvalid(
-            f"{architecture} needs torchvision, which cannot be imported: "
-            f"{type(error).__name__}: {error}; install the torchvision that belongs to this torch, "
-            "from the same index (pytorch.org/get-started), or take a classification model"
-        ) from error
 
 
 def _pyramid(models: Any, backbone: str) -> nn.Module:

@@ -122,6 +122,7 @@ class DeepSpeedEngine:
         self._fragments: Any = importlib.import_module("deepspeed.utils")
         self._network = network
         self._optimizer = optimizer
+        self._parameters = [list(group["params"]) for group in optimizer.param_groups]
         self.is_partitioned = config[ZERO].get("stage", 0) > 0
         momenta: dict[Tensor, Tensor] = {}
         if self.is_partitioned:
@@ -164,9 +165,8 @@ class DeepSpeedEngine:
         """An optimizer with the whole state, by parameter. A collective call of all ranks."""
         if not self.is_partitioned:
             return self._optimizer
-        whole = torch.optim.SGD(self._network.parameters())
-        options = {**self._optimizer.param_groups[0], "params": whole.param_groups[0]["params"]}
-        whole.param_groups[0].update(options)
+        groups = zip(self._optimizer.param_groups, self._parameters, strict=True)
+        whole = torch.optim.SGD([{**group, "params": plain} for group, plain in groups])
         if any(_MOMENTUM in state for state in self._optimizer.state.values()):
             for parameter in self._network.parameters():
                 whole.state[parameter][_MOMENTUM] = self._fragments.safe_get_full_optimizer_state(

@@ -245,7 +245,9 @@ def memory_format(
 
 def blocks(network: nn.Module) -> Sequence[nn.Module]:
     """Return the parts of a network that have parameters, among its `blocks()` or its children."""
-    listed = cast("Any", network).blocks() if hasattr(network, "blocks") else network.children()
+    listed: Any = getattr(network, "blocks", network.children)
+    if not isinstance(listed, nn.Sequential):  # those of timm's transformers are an attribute
+        listed = listed()
     return [block for block in listed if next(block.parameters(), None) is not None]
 
 

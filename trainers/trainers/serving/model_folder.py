@@ -46,7 +46,12 @@ class Model:
 
 def new_model(architecture: str, classes: tuple[str, ...], image_format: ImageFormat) -> Model:
     """Create an untrained model. Its weights depend on torch's global seed."""
-    network = build_network(architecture, channels=image_format.channels, classes=len(classes))
+    network = build_network(
+        architecture,
+        channels=image_format.channels,
+        classes=len(classes),
+        size=image_format.size,
+    )
     return Model(
         network=network, architecture=architecture, classes=classes, image_format=image_format
     )

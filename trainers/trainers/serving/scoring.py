@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainers.data.image_file import decode_sized
+from trainers.data.image_file import decode_sized, pixels_of, square, stretched
 from trainers.data.images import images_at_once, to_input
 from trainers.detection.coco import encode_masks
 from trainers.detection.network import is_detector
@@ -90,9 +90,11 @@ class Scorer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                return decode_sized(content, self._model.image_format)
+                image, size = decode_sized(content, self._model.image_format)
         except ValueError as error:
             raise RequestInvalid(f"image {number}: {error}") from error
+        to_square = stretched if self._detects else square
+        return pixels_of(to_square(image, self._model.image_format.size)), size
 
     def _labels(self, logits: Tensor) -> list[Prediction]:
         predictions: list[Prediction] = []

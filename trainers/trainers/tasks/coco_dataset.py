@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from PIL import Image
 
 from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.folder import files_of, read_images
-from trainers.data.image_file import ImageFormat
+from trainers.data.image_file import ImageFormat, pixels_of, stretched
 from trainers.data.samples import Decoded
 from trainers.detection import coco
 from trainers.detection.coco import AnnotatedImages
@@ -57,23 +58,24 @@ def load(request: DatasetRequest) -> Dataset:
         manifest.version, classes, len(train), len(held_out), least_classes=1
     )
 
-    def stacked(found: Sequence[Decoded[np.ndarray]]) -> AnnotatedImages:
+    def stacked(found: Sequence[Decoded[Image.Image]], size: int) -> AnnotatedImages:
+        images = [pixels_of(stretched(each.value, size)) for each in found]
         return AnnotatedImages(
-            inputs=torch.from_numpy(np.stack([each.value for each in found])),
+            inputs=torch.from_numpy(np.stack(images)),
             labels=torch.arange(len(found)),
             annotated=tuple(annotated[each.entry.path] for each in found),
         )
 
     def held_out_as(other: ImageFormat) -> AnnotatedImages:
-        return stacked(read_images([each.entry for each in held_out], folder, other)[0])
+        return stacked(read_images([each.entry for each in held_out], folder, other)[0], other.size)
 
-    to_train_on = stacked(train)
+    to_train_on = stacked(train, request.image_format.size)
     return Dataset(
         version=manifest.version,
         classes=classes,
         task=Detection(to_train_on),
         train=to_train_on,
-        held_out=stacked(held_out),
+        held_out=stacked(held_out, request.image_format.size),
         held_out_as=held_out_as,
         fingerprint=samples.fingerprint([*files, *found]),
         quarantined=tuple(bad),

@@ -73,10 +73,10 @@ class Detection(Task):
                     objects = [target.to_learn(device, to_theirs) for target in targets]
                     losses: dict[str, Tensor] = network(pixels, objects)
                     loss += sum(float(value) for value in losses.values()) * len(numbers)
-                counted = zip(numbers.tolist(), detections, targets, strict=False)
-                for number, detected, target in counted:
+                counted = zip(numbers, detections, targets, strict=False)
+                for _, detected, target in counted:
                     on_cpu = {name: tensor.cpu() for name, tensor in detected.items()}
-                    scores.add(number, on_cpu, target, to_ours)
+                    scores.add(on_cpu, target, to_ours)
         network.eval()
         by_kind = Scores.merged(held_out.gather(scores)).average_precision(classes)
         flat = {

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from trainers.data.batches import Batches, DeviceFeed
-from trainers.data.images import Samples
+from trainers.data.images import RandomCrop, Samples
 from trainers.data.order import Order
 
 DEADLINE_SECONDS = 30
@@ -38,14 +40,22 @@ class Recorded:
             assert self.changed.wait_for(lambda: len(self.taken) >= count, DEADLINE_SECONDS)
 
 
-def batches(source: Recorded, *, steps: int = 10, shift_pixels: int = 0) -> Batches:
+class Varied(Recorded):
+    """Images without two equal pixels."""
+
+    def take(self, numbers: Tensor) -> Samples:
+        pixels = torch.arange(4).reshape(1, 1, 2, 2) * 40 + numbers[:, None, None, None]
+        return Samples(inputs=pixels.to(torch.uint8), labels=numbers)
+
+
+def batches(source: Recorded, *, steps: int = 10, **augmentation: Any) -> Batches:
     order = Order(samples=40, batch_size=8, seed=1)
     return Batches(
         source,
         order,
         lambda items: items[1::2],
-        shift_pixels=shift_pixels,
         steps=steps,
+        **augmentation,
     )
 
 
@@ -61,16 +71,30 @@ def test_the_next_shares_are_made_before_they_are_asked_for() -> None:
     assert len(source.taken) == 4  # two ahead, no more
 
 
-@pytest.mark.parametrize("shift_pixels", [0, 1])
-def test_a_share_follows_from_its_step_alone(shift_pixels: int) -> None:
+@pytest.mark.parametrize(
+    "augmentation", [{}, {"shift_pixels": 1}, {"crop": RandomCrop(size=2, least_area=0.1)}]
+)
+def test_a_share_follows_from_its_step_alone(augmentation: dict[str, Any]) -> None:
     order = Order(samples=40, batch_size=8, seed=1)
-    ready = batches(Recorded(), shift_pixels=shift_pixels)
+    ready = batches(Recorded(), **augmentation)
     for step in (0, 1, 1, 7, 3, 12):
-        share, again = ready.take(step), batches(Recorded(), shift_pixels=shift_pixels).take(step)
+        share, again = ready.take(step), batches(Recorded(), **augmentation).take(step)
         assert share.labels.tolist() == order.batch(step)[1::2].tolist()
         assert torch.equal(share.inputs, again.inputs)
-        if not shift_pixels:
+        if not augmentation:
             assert torch.equal(share.inputs[:, 0, 0, 0].long(), share.labels)
+
+
+def test_crops_do_not_depend_on_the_ranks() -> None:
+    order = Order(samples=40, batch_size=8, seed=1)
+    crop = RandomCrop(size=2, least_area=0.1)
+
+    def inputs(share: Callable[[Tensor], Tensor]) -> Tensor:
+        return Batches(Varied(), order, share, steps=10, crop=crop).take(7).inputs
+
+    alone = inputs(lambda items: items)
+    assert torch.equal(inputs(lambda items: items[1::2]), alone[1::2])
+    assert torch.equal(inputs(lambda items: items[2::3]), alone[2::3])
 
 
 def test_nothing_is_made_beyond_the_last_step() -> None:

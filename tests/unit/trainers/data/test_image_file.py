@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.unit.trainers.small_datasets import image_file
-from trainers.data.image_file import ImageFormat, check, decode
+from trainers.data.image_file import ImageFormat, check, decode, pixels_of, square
 
 GREY_4 = ImageFormat(size=4, mode="grey")
 
@@ -24,9 +24,19 @@ def test_any_size_and_mode_is_converted(
     mode: str, kind: str, model_mode: str, channels: int
 ) -> None:
     content = image_file(1, size=7, mode=mode, kind=kind)
-    pixels = decode(content, ImageFormat(size=5, mode=model_mode))
+    pixels = pixels_of(square(decode(content, ImageFormat(size=5, mode=model_mode)), 5))
     assert pixels.shape == (channels, 5, 5)
     assert pixels.dtype == np.uint8
+
+
+def test_a_large_image_keeps_its_shape_and_twice_the_models_detail() -> None:
+    stream = io.BytesIO()
+    wide = Image.new("L", (90, 30))
+    wide.paste(200, (24, 0, 66, 30))
+    wide.save(stream, "PNG")
+    decoded = decode(stream.getvalue(), GREY_4)
+    assert decoded.size == (24, 8)
+    assert (pixels_of(square(decoded, 4)) == 200).all()
 
 
 WHOLE = image_file(1, size=64)
@@ -63,7 +73,7 @@ def test_damaged_files_are_refused_or_read_never_worse(noise: bytes, place: int)
     good = image_file(3)
     content = good[:place] + noise + good[place + len(noise) :]
     with contextlib.suppress(ValueError):
-        assert decode(content, GREY_4).shape == (1, 4, 4)
+        assert square(decode(content, GREY_4), 4).size == (4, 4)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP"])

@@ -11,6 +11,7 @@ from tests.unit.trainers.folder_datasets import load
 from tests.unit.trainers.small_datasets import good_files, image_file, lay_down
 from trainers.data.dataset import DatasetRequest
 from trainers.data.image_file import ImageFormat
+from trainers.data.images import RandomCrop, random_views
 from trainers.data.order import BLOCK, Order
 from trainers.data.shard_index import ShardIndex
 from trainers.data.shards import ShardSource, load_shards
@@ -39,9 +40,14 @@ def pack(
 
 
 @pytest.mark.parametrize("storage", ["parquet", "tfrecord"])
-@pytest.mark.parametrize("shard_images", [1000, 137])
-def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_path: Path) -> None:
-    files = good_files(420) | {"0/bad.png": b"no image", "_SUCCESS": b""}
+@pytest.mark.parametrize(
+    ("shard_images", "larger"),
+    [(1000, {}), (137, {f"1/{n}-large.png": image_file(n, size=n) for n in range(5, 30)})],
+)
+def test_shards_hold_what_the_folder_holds(
+    storage: str, shard_images: int, larger: dict[str, bytes], tmp_path: Path
+) -> None:
+    files = good_files(420) | {"0/bad.png": b"no image", "_SUCCESS": b""} | larger
     manifest = lay_down(tmp_path / "files", files)
     folder = load(manifest, tmp_path / "files", GREY_4, max_bad_fraction=1)
     request = pack(tmp_path, files, storage=storage, shard_images=shard_images)
@@ -55,6 +61,10 @@ def test_shards_hold_what_the_folder_holds(storage: str, shard_images: int, tmp_
         for numbers in (chosen, chosen[:7], torch.tensor([len(theirs) - 1, 0, 0])):
             assert torch.equal(ours.take(numbers).inputs, theirs.take(numbers).inputs)
             assert torch.equal(ours.take(numbers).labels, theirs.take(numbers).labels)
+        draws = torch.rand(len(chosen), RandomCrop.DRAWS)
+        crop = RandomCrop(size=4, least_area=0.1)
+        cropped = [random_views(source, chosen, crop, draws).inputs for source in (ours, theirs)]
+        assert torch.equal(*cropped)
     other = ImageFormat(size=3, mode="rgb")
     everything = torch.arange(len(folder.held_out))
     assert torch.equal(

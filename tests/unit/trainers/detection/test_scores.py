@@ -43,7 +43,7 @@ def scored(*images: tuple[Boxes, Sequence[float], Target]) -> dict[str, dict[str
             "scores": torch.tensor(scores),
             "masks": masks_of(boxes)[:, None].float(),
         }
-        ranks[number].add(number, detected, target, OURS)
+        ranks[number].add(detected, target, OURS)
     by_kind = Scores.merged(ranks).average_precision(["tree", "car"])
     assert by_kind["box"] == by_kind["mask"]
     return by_kind
