@@ -16,7 +16,7 @@ def test_a_command_goes_on_in_the_next_line_and_ends_before_its_output() -> None
     assert command.output.startswith('{"champion": "2"')
     assert command.output.endswith('"status_url": null}')
     needs = [each.needs for each in blocks([ROOT / "docs" / "deploy.md"])]
-    assert needs == ["azure", None, "azure"]
+    assert needs == ["azure", "azure", None, "azure"]
 
 
 def test_dots_stand_for_any_text() -> None:
