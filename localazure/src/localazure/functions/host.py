@@ -31,7 +31,7 @@ from localazure.functions.triggers.http.trigger import max_request_bytes
 from localazure.functions.triggers.registry import BY_HAND, Surroundings, Triggers
 from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInTurn
 from localazure.functions.worker.invocation import Invoker
-from localazure.functions.worker.span_parent import below_by
+from localazure.functions.worker.span_parent import span_parent_by
 from localazure.functions.worker.thread_pool import thread_count
 from localazure.runtime.environment import LOOPBACK
 from localazure.runtime.http_server import listening, runner_of
@@ -88,7 +88,7 @@ class Host:
             send_output=self._outputs.send,
             threads=thread_count(settings),
             on_timeout=self._recycle,
-            below=below_by(settings),
+            span_parent=span_parent_by(settings),
         )
         self.on_recycle: Callable[[], None] | None = None
         """Called when the process must be restarted because a function exceeded functionTimeout."""

@@ -22,7 +22,7 @@ from localazure.functions.service import run_app
 from localazure.functions.triggers.http.trigger import http_response
 from localazure.functions.worker.context import TraceContext
 from localazure.functions.worker.invocation import Invoker, Setting, TriggerData
-from localazure.functions.worker.span_parent import below_by
+from localazure.functions.worker.span_parent import span_parent_by
 from localazure.functions.worker.thread_pool import thread_count
 from localazure.processes.ports import free_ports
 
@@ -110,7 +110,7 @@ async def examine(app: dict[str, Any], folder: Path) -> Result:
             fetch_input=fetch,
             send_output=send_output,
             threads=thread_count(settings),
-            below=below_by(settings),
+            span_parent=span_parent_by(settings),
         )
         result: Result = {
             "load": sorted(functions),

@@ -38,7 +38,7 @@ from localazure.functions.worker.context import (
     Output,
     TraceContext,
 )
-from localazure.functions.worker.span_parent import Below
+from localazure.functions.worker.span_parent import SpanParent
 from localazure.functions.worker.thread_pool import WorkerPool
 from localazure.processes.pauses import wait_at_most
 
@@ -89,7 +89,7 @@ class Invoker:
         send_output: SendOutput,
         threads: int,
         on_timeout: Callable[[], None] = lambda: None,
-        below: Below = contextlib.nullcontext,
+        span_parent: SpanParent = contextlib.nullcontext,
     ) -> None:
         """Create an invoker and its thread pool.
 
@@ -100,7 +100,7 @@ class Invoker:
             send_output: sends the value of an output binding other than http.
             threads: the number of threads for synchronous functions, orchestrators and entities.
             on_timeout: called when an invocation exceeds the limit.
-            below: makes a trigger's trace context the parent of the function's spans.
+            span_parent: makes a trigger's trace context the parent of the function's spans.
         """
         self._timeout = timeout
         self._client_binding = client_binding
@@ -108,7 +108,7 @@ class Invoker:
         self._send_output = send_output
         self._threads = WorkerPool("function", threads)
         self._on_timeout = on_timeout
-        self._below = below
+        self._span_parent = span_parent
         self.in_flight = 0
         """The number of running invocations, except those of durable triggers."""
         self._running: Counter[str] = Counter()
@@ -204,7 +204,7 @@ class Invoker:
                 function_directory=str(function.directory),
                 trace_context=data.trace,
             )
-        with self._below(data.trace):
+        with self._span_parent(data.trace):
             result = await self._call(function, arguments, context)
         if data.datum is not None and data.datum.type == NATIVE:
             returned = Datum(result, NATIVE)

@@ -18,11 +18,11 @@ from localazure.functions.worker.context import TraceContext
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 _SETTING: Final = "PYTHON_ENABLE_OPENTELEMETRY"
 
-Below = Callable[[TraceContext], AbstractContextManager[object]]
+SpanParent = Callable[[TraceContext], AbstractContextManager[object]]
 """Makes a trace context the parent of the spans that the current task starts."""
 
 
-def below_by(settings: Mapping[str, str]) -> Below:
+def span_parent_by(settings: Mapping[str, str]) -> SpanParent:
     """What sets the parent of spans; nothing does without the setting."""
     if settings.get(_SETTING, "").lower().strip() not in {"1", "true", "t", "yes", "y"}:
         return contextlib.nullcontext
@@ -35,7 +35,7 @@ def below_by(settings: Mapping[str, str]) -> Below:
     propagator = TraceContextTextMapPropagator()
 
     @contextlib.contextmanager
-    def below(trace: TraceContext) -> Generator[None]:
+    def span_parent(trace: TraceContext) -> Generator[None]:
         carrier = {"traceparent": trace.trace_parent, "tracestate": trace.trace_state}
         token = context.attach(propagator.extract(carrier))
         try:
@@ -43,4 +43,4 @@ def below_by(settings: Mapping[str, str]) -> Below:
         finally:
             context.detach(token)
 
-    return below
+    return span_parent

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry import trace
 
 from localazure.functions.worker.context import TraceContext
-from localazure.functions.worker.span_parent import below_by
+from localazure.functions.worker.span_parent import span_parent_by
 
 _TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -15,7 +15,7 @@ def parent_of(setting: str) -> str:
     """The trace of the current span, below the context of a request."""
 
     given = TraceContext(trace_parent=f"00-{_TRACE}-b7ad6b7169203331-01")
-    with below_by({"PYTHON_ENABLE_OPENTELEMETRY": setting})(given):
+    with span_parent_by({"PYTHON_ENABLE_OPENTELEMETRY": setting})(given):
         return current()
 
 
