@@ -40,5 +40,5 @@ function Answers({ approval, path }) {
   return html`<${Action} label="Approve" needsReason title=${`Approve ${agreed.model} before ${agreed.before}?`} path=${`${path}/approve`} body=${{ hash }}
       explains="The model goes on. The answer stands, and is kept with your name in the model's lineage." />
     <${Action} label="Reject" danger needsReason title=${`Reject ${agreed.model} before ${agreed.before}?`} path=${`${path}/reject`} body=${{ hash }}
-      explains="The model is kept back: its run ends as not promoted, or its rollout is rolled back." />`;
+      explains="The model is kept back: its run ends as not promoted, its rollout is rolled back, or it goes to no other workspace." />`;
 }

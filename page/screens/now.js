@@ -7,6 +7,11 @@ import { DeadLetters } from "/api/ui/screens/dead_letters.js";
 import { rolloutHref } from "/api/ui/screens/rollouts.js";
 import { Sentence, Time } from "/api/ui/times.js";
 
+const placeOf = ({ promotion, rollout, pipeline, model, run }) => {
+  if (promotion) return href(`models/${pipeline}:${model.split(":").at(-1)}`);
+  return rollout ? rolloutHref(rollout) : href(`runs/${run}`);
+};
+
 export function NowScreen({ filters }) {
   const pipelines = useResource("/api/pipelines");
   const letters = useResource(`/api/dead-letters?limit=20${filters.after ? `&after=${filters.after}` : ""}`);
@@ -30,7 +35,7 @@ function NeedsHuman({ pipelines, letters, alarms, approvals, after }) {
   const others = pipelines.filter((each) => !found.some((letter) => letter.run === each.last_run?.id) && !questions.some(({ agreed }) => each.sentence.startsWith(`run ${agreed.run} `)));
   const cards = [
     ...questions.map(({ agreed, deadline, on_silence: silence }) => html`<article class="card bad">
-      <h3><a href=${agreed.rollout ? rolloutHref(agreed.rollout) : href(`runs/${agreed.run}`)}>Approve ${agreed.model} before ${agreed.before}?</a></h3>
+      <h3><a href=${placeOf(agreed)}>Approve ${agreed.model} before ${agreed.before}?</a></h3>
       <p>Without an answer <${Time} at=${deadline} />: ${silence}.</p>
     </article>`),
     ...others.map((each) => html`<article class="card bad">

@@ -34,7 +34,7 @@ def promote(
     done = session.request(path, to=to, reason=reason, by=by)
     shown: tuple[Any, ...] = ()
     while True:
-        found = session.api.get(path, to=to)["promotions"]
+        found = session.follow(path, to=to)["promotions"]
         current = next(each for each in found if each["id"] == done["id"])
         now = current["state"], current["why"]
         if now != shown:

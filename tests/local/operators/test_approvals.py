@@ -10,13 +10,23 @@ from handlers.notify.page_links import approval_link
 from handlers.platform.settings import Settings
 from orchestrations.contracts.approvals import Agreed
 from tests.local.operators.conftest import (
+    AGAIN,
     ASKED,
     ASKED_BY_LINK,
     ASKED_TOO,
     LINK_SECRET,
     Laptop,
 )
-from tests.local.operators.page_steps import PICTURES, act, answered, open_screen, picture
+from tests.local.operators.page_steps import (
+    PICTURES,
+    act,
+    answered,
+    close,
+    go,
+    open_screen,
+    picture,
+    row,
+)
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -82,6 +92,27 @@ async def test_a_person_rejects_a_model_on_the_page(laptop: Laptop, page: Page) 
         f"/api/runs/{run}", lambda found: found if found["state"] == "not_promoted" else None
     )
     assert ended["reason"] == "rejected by ada: wrong labels"
+
+
+async def test_a_person_brings_a_version_to_production(laptop: Laptop, page: Page) -> None:
+    await open_screen(page, f"models/{AGAIN}:1")
+    asked = await answered(await act(page, "Promote to production", "better on all labels"))
+    await close(page.get_by_role("dialog"))
+    question = await question_about(laptop, AGAIN)
+    assert question["agreed"]["destination"].endswith("/workspaces/production")
+
+    await go(page, "Now")
+    await page.get_by_role("link", name=f"Approve {question['agreed']['model']} before").click()
+    await act(page, "Approve", "agreed")
+    await close(page.get_by_role("dialog"))
+    await row(page, "promoted").wait_for()
+    given = ["--to", "production", "--reason", "once more", "--by", "ada", "--yes"]
+    there = await laptop.command("promote", f"{AGAIN}:1", *given)
+    assert there.exit_code == 0, there.output
+    assert f"{question['agreed']['model']} is in production" in there.stdout
+    _, listed, _ = await laptop.get(asked["status_url"])
+    (promotion,) = listed["promotions"]
+    assert promotion["approved"] == "approved by ada: agreed"
 
 
 async def test_a_person_approves_by_the_link_of_an_alert_without_a_key(
