@@ -115,7 +115,7 @@ class World:
         self.production = Workspace(clock=lambda: scheduler.now)
         """The workspace that models are promoted to, and its account."""
         self.production_account = StorageAccount(lambda: scheduler.now)
-        self.overwritten: set[str] = set()
+        self.overwritten: dict[str, bytes] = {}
         """Files of models that were written again."""
         self.serving = Serving(scheduler, story)
         self.cluster = Cluster(scheduler, workspace, account, story, topics.job_changed)

@@ -33,9 +33,9 @@ def test_the_workspace_is_found_and_no_other(local: Local) -> None:
     found = local.ml.workspaces.get(local.environment.workspace)
     assert found.name == local.environment.workspace
     environment = local.environment
-    where = (environment.subscription_id, environment.resource_group, "other")
+    where = (environment.subscription_id, environment.resource_group, "nowhere")
     other = MLClient(DefaultAzureCredential(), *where)
-    with pytest.raises(ResourceNotFoundError, match="'other' was not found"):
+    with pytest.raises(ResourceNotFoundError, match="'nowhere' was not found"):
         other.compute.get("cpu")
 
 
