@@ -17,7 +17,14 @@ import yaml
 
 from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.model_documents import ModelCard, ModelDetail
-from handlers.operate.api.model_effort import UNKNOWN, emissions, of_rollout, of_run, together
+from handlers.operate.api.model_effort import (
+    NOT_ENDED,
+    UNKNOWN,
+    emissions,
+    of_rollout,
+    of_run,
+    together,
+)
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.operate.api.picture_drawing import link
 from handlers.platform.clients import Clients
@@ -267,7 +274,7 @@ def _service(facts: Facts) -> Iterator[str]:
     if facts.rollouts:
         yield ""
         rows = [
-            (each.id, each.deployment, end or "has not ended", _moment(each.since))
+            (each.id, each.deployment, end or NOT_ENDED, _moment(each.since))
             for each, end, _ in facts.rollouts
         ]
         yield from _table(("rollout", "deployment", "state", "asked for"), rows)

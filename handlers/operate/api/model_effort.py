@@ -19,6 +19,7 @@ from orchestrations.contracts.runs import RunCost
 from orchestrations.contracts.training import RunRecord, UsedCompute
 
 UNKNOWN = "not known"
+NOT_ENDED = "has not ended"
 FORMULA = (
     "node-hours x watts x power usage effectiveness, x g CO2e per kWh, after Lacoste et al., "
     "Quantifying the Carbon Emissions of Machine Learning, https://arxiv.org/abs/1910.09700"
@@ -78,7 +79,7 @@ def of_rollout(
         cost = cost_by_size(queues, compute, hours)
     return Use(
         id=asked.id,
-        state=end or ("has not ended" if trial is None else "live"),
+        state=end or (NOT_ENDED if trial is None else "live"),
         compute=compute,
         hours=hours,
         cost=cost,

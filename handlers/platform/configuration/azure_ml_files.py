@@ -239,8 +239,9 @@ def _is_local(name: str) -> bool:
 
 def _file_of(value: Any) -> str | None:
     """The YAML file that a key names, which can also name an asset; None if it does not."""
-    is_file = isinstance(value, str) and value.startswith("file:")
-    is_file = is_file or (isinstance(value, str) and value.endswith((".yml", ".yaml")))
+    if not isinstance(value, str):
+        return None
+    is_file = value.startswith("file:") or value.endswith((".yml", ".yaml"))
     return value.removeprefix("file:") if is_file else None
 
 
