@@ -1,9 +1,10 @@
 """Links to the operators' page, also for people who are told of something.
 
 What a link names is in the fragment of its address, which is not sent to a server: a mail scanner
-that opens it does nothing. The link to a question is signed if `APPROVAL_LINK_SECRET` is set: it
-opens this question without a function key, and no other. Opening it answers nothing, and a question
-is answered once. With `API_SIGN_IN=entra` people sign in, and no link is signed.
+that opens it does nothing. If `APPROVAL_LINK_SECRET` is set, two links are signed, and open what
+they name without a function key, and nothing else: the link to a question (opening it answers
+nothing, and a question is answered once), and the link to the picture of a pipeline, for some days.
+With `API_SIGN_IN=entra` people sign in, and no link is signed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import hashlib
 import hmac
 from collections.abc import Mapping
+from datetime import date, timedelta
 from urllib.parse import quote, urlencode
 
 from handlers.platform.settings import Settings
@@ -23,6 +25,7 @@ from orchestrations.errors import InvalidSetting
 
 SECRET_SETTING = "APPROVAL_LINK_SECRET"  # noqa: S105 - the name of the setting
 FEWEST_CHARACTERS = 32
+PICTURE_LINK_DAYS = 30
 
 
 def fragment(screen: str, name: str = "", query: Mapping[str, str] | None = None) -> str:
@@ -40,8 +43,9 @@ def rollout_fragment(rollout: str) -> str:
 def notification_links(settings: Settings, notification: Notification) -> dict[str, str]:
     """The links that a notification has; none if the page has no address.
 
-    `url` leads to the run or the rollout, or to its question. `picture_url` leads to the pipeline
-    over time, if a model was promoted.
+    `url` leads to the run or the rollout, or to its question. If a model was promoted,
+    `picture_url` answers the SVG picture of its pipeline over time; where no link is signed, it
+    leads to the pipeline on the page.
     """
     status = notification.status
     approval = status.approval if notification.kind == "awaiting_approval" else None
@@ -50,9 +54,14 @@ def notification_links(settings: Settings, notification: Notification) -> dict[s
     url = _link(settings, place, approval)
     if url is None:
         return {}
-    picture = f"{settings.page_url}{fragment('pipelines', status.pipeline)}"
-    is_promoted = notification.kind in ("succeeded", "deployed")
-    return {"url": url, **({"picture_url": picture} if is_promoted else {})}
+    if notification.kind not in ("succeeded", "deployed"):
+        return {"url": url}
+    day = notification.at.date() + timedelta(PICTURE_LINK_DAYS)
+    token = _token(settings, "picture", f"{day}.{status.pipeline}")
+    page = str(settings.page_url)
+    if token is None:
+        return {"url": url, "picture_url": page + fragment("pipelines", status.pipeline)}
+    return {"url": url, "picture_url": f"{page.removesuffix('/ui')}/picture-links/{token}"}
 
 
 def approval_link(settings: Settings, agreed: Agreed) -> str | None:
@@ -73,26 +82,25 @@ def linked_approval(settings: Settings, token: str) -> str | None:
     Raises:
         InvalidSetting: see `link_secrets`.
     """
-    signature, _, approval = token.partition(".")
-    return next(
-        (
-            approval
-            for secret in link_secrets(settings)
-            if hmac.compare_digest(_signature(secret, approval).encode(), signature.encode())
-        ),
-        None,
-    )
+    return _opened(settings, "approval", token)
+
+
+def linked_picture(settings: Settings, token: str, today: date) -> str | None:
+    """The pipeline whose picture a signed link shows; None if it is over, or not of this app.
+
+    Raises:
+        InvalidSetting: see `link_secrets`.
+    """
+    day, _, pipeline = (_opened(settings, "picture", token) or "").partition(".")
+    return pipeline if day >= today.isoformat() else None
 
 
 def _link(settings: Settings, place: str, approval: str | None) -> str | None:
-    page, secrets = settings.page_url, list[str]()
+    page = settings.page_url
     if page is None:
         return None
-    with contextlib.suppress(InvalidSetting):  # the list of pipelines and `landfall doctor` tell it
-        secrets = link_secrets(settings)
-    if approval is None or not secrets:
-        return page + place
-    return page + fragment("answer", f"{_signature(secrets[0], approval)}.{approval}")
+    token = None if approval is None else _token(settings, "approval", approval)
+    return page + (place if token is None else fragment("answer", token))
 
 
 def link_secrets(settings: Settings) -> list[str]:
@@ -111,6 +119,22 @@ def link_secrets(settings: Settings) -> list[str]:
     return secrets
 
 
-def _signature(secret: str, approval: str) -> str:
-    mac = hmac.digest(secret.encode(), f"approval {approval}".encode(), hashlib.sha256)
+def _token(settings: Settings, purpose: str, name: str) -> str | None:
+    """A signed name; None if no secret signs it."""
+    with contextlib.suppress(InvalidSetting):  # the list of pipelines and `landfall doctor` tell it
+        for secret in link_secrets(settings):
+            return f"{_signature(secret, purpose, name)}.{name}"
+    return None
+
+
+def _opened(settings: Settings, purpose: str, token: str) -> str | None:
+    """The name in a token; None if no secret has signed it for this purpose."""
+    signature, _, name = token.partition(".")
+    signed = (_signature(secret, purpose, name) for secret in link_secrets(settings))
+    is_ours = any(hmac.compare_digest(each.encode(), signature.encode()) for each in signed)
+    return name if is_ours else None
+
+
+def _signature(secret: str, purpose: str, name: str) -> str:
+    mac = hmac.digest(secret.encode(), f"{purpose} {name}".encode(), hashlib.sha256)
     return base64.urlsafe_b64encode(mac).decode().rstrip("=")

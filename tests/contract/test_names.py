@@ -48,7 +48,8 @@ OTHER_TRIGGERS: dict[str, list[dict[str, Any]]] = {
     "reconcile": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
     "raise_alarms": [{"type": "timerTrigger", "schedule": "%RECONCILE_SCHEDULE%"}],
 }
-ANONYMOUS = {"start_run", "ui", "get_linked_approval", "answer_linked_approval"}
+LINKED = {"get_linked_approval", "answer_linked_approval", "get_linked_picture"}
+ANONYMOUS = {"start_run", "ui", *LINKED}
 
 
 def as_http(function: str, method: str, path: str) -> list[dict[str, Any]]:
@@ -96,7 +97,7 @@ async def call(function):
 async def call_unsigned():
     found = [each for each in app.get_functions() if trigger_of(each)]
     apart = [each for each in found if each.get_function_name() not in (
-        "ui", "start_run", "get_linked_approval", "answer_linked_approval")]
+        "ui", "start_run", "get_linked_approval", "answer_linked_approval", "get_linked_picture")]
     return dict([await call(each) for each in apart])
 print(json.dumps([bindings, asyncio.run(call_unsigned())]))
 """

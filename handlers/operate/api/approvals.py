@@ -24,7 +24,6 @@ from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
 from handlers.platform.instances import is_handed_over, is_live, wake_up
 from orchestrations.contracts.approvals import Agreed, Answer, Question, Verb, refusal_of
-from orchestrations.errors import InvalidSetting
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,240}\.(registration|rollout|full-traffic|promotion)")
 
@@ -123,10 +122,7 @@ async def answer_linked_approval(
 
 
 def _linked(clients: Clients, token: str) -> str:
-    try:
-        approval = linked_approval(clients.settings, token)
-    except InvalidSetting as error:
-        raise Problem(503, "not-configured", str(error)) from None
+    approval = linked_approval(clients.settings, token)
     if approval is None:
         raise Problem(401, "bad-link", "the link is not one of this app, or its secret has changed")
     return approval

@@ -40,6 +40,7 @@ from handlers.platform.bulkheads import STORAGE, Bulkhead
 from handlers.platform.clients import Clients
 from handlers.platform.settings import Settings
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.errors import InvalidSetting
 
 logger = logging.getLogger("landfall")
 PROVIDER_HEADER = "x-ms-client-principal-idp"
@@ -99,8 +100,9 @@ async def answer(
 ) -> Answer:
     """Call a function. Return its document, or the problem document if it raises `Problem`.
 
-    The answer is a problem, too, if there is none within the limit of `service`, or if a service of
-    Azure fails. If the function is not a coroutine, it runs in a thread of `service`.
+    The answer is a problem, too, if there is none within the limit of `service`, if a service of
+    Azure fails, or if an app setting is missing or malformed. If the function is not a coroutine,
+    it runs in a thread of `service`.
     """
     try:
         given = _arguments(interface(function), request)
@@ -109,7 +111,9 @@ async def answer(
                 found = await function(**given)
         else:
             found = await service.ask(function, **given)
-    except Problem as problem:
+    except (Problem, InvalidSetting) as error:
+        is_setting = isinstance(error, InvalidSetting)
+        problem = Problem(503, "not-configured", str(error)) if is_setting else error
         return problem.to_answer()
     except TimeoutError as error:
         return unavailable(

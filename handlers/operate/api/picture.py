@@ -1,4 +1,7 @@
-"""GET /api/pipelines/{name}/picture: what happened to a pipeline, drawn from its records."""
+"""GET /api/pipelines/{name}/picture: what happened to a pipeline, drawn from its records.
+
+The link in a notification (`handlers.notify.page_links`) answers the same, without a key.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from pydantic import Field
 from handlers.landing.batch_records import frozen_at, newest_batches, read_batch
 from handlers.landing.differences import first_difference
 from handlers.notify.approvals import list_questions, read_question
-from handlers.notify.page_links import question_fragment
+from handlers.notify.page_links import linked_picture, question_fragment
 from handlers.operate.api.actions import Action, find_actions
 from handlers.operate.api.documents import RunSummary
 from handlers.operate.api.model_documents import ModelSummary
@@ -33,7 +36,7 @@ from handlers.operate.api.picture_drawing import (
     link,
     rollout_link,
 )
-from handlers.operate.api.requests import Drawing, Parameters, Problem
+from handlers.operate.api.requests import Drawing, Parameters, Problem, find_pipeline
 from handlers.operate.api.sentences import duration
 from handlers.platform.clients import Clients
 from handlers.platform.rollout_index import list_rollouts, read_traffic_changes, recorded_end
@@ -75,6 +78,16 @@ def get_picture(
     until = datetime.fromtimestamp(math.ceil(now.timestamp() / pixel) * pixel, UTC)
     since = until - timedelta(days=asked.days)
     return Drawing(draw(_Reader(clients, pipeline, since, until).facts()))
+
+
+def get_linked_picture(
+    clients: Clients, pipelines: Mapping[str, Pipeline], *, token: str, now: datetime
+) -> Drawing:
+    """Draw the pipeline that a signed link names, as it is now."""
+    name = linked_picture(clients.settings, token, now.date())
+    if name is None:
+        raise Problem(401, "bad-link", "the link is over, not of this app, or its secret changed")
+    return get_picture(clients, find_pipeline(pipelines, name), PictureFilter(), now=now)
 
 
 class _Reader:

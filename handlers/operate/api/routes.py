@@ -63,6 +63,7 @@ ROUTES = (
     Route("POST", "pipelines/{name}/release", "pausing.release"),
     Route("POST", "pipelines/{name}/what-if", "what_if.what_if"),
     Route("GET", "pipelines/{name}/picture", "picture.get_picture", AZURE_ML),
+    Route("GET", "picture-links/{token}", "picture.get_linked_picture", AZURE_ML, signed=True),
     Route("GET", "pipelines/{name}/data/{version}", "differences.get_difference"),
     Route("POST", "forgotten", "forgotten.forget"),
     Route("GET", "forgotten", "forgotten.list_forgotten"),

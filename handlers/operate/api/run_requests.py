@@ -33,7 +33,6 @@ from orchestrations.configuration.parameters import PARAMETERS_LIMIT, Value, pro
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, CancelRequest
-from orchestrations.errors import InvalidSetting
 from orchestrations.landing.landing import landing
 from orchestrations.names import request_instance
 from orchestrations.platform.trace_context import HEADER, TraceContext
@@ -101,7 +100,8 @@ async def start_run(
 
     Raises:
         Problem: 401 without a valid signature (checked first, except for the length), 404 for an
-            unknown pipeline, 400 and 413 for a malformed request, 503 while no secret is set.
+            unknown pipeline, 400 and 413 for a malformed request.
+        InvalidSetting: no secret is set.
     """
     settings = clients.settings
     fields = {name.lower(): value for name, value in headers.items()}
@@ -109,8 +109,6 @@ async def start_run(
     try:
         value = settings.required(INBOUND_SECRET_SETTING)
         message_id = verify(parse_secrets(value, setting=INBOUND_SECRET_SETTING), fields, body)
-    except InvalidSetting as error:
-        raise Problem(503, "not-configured", str(error)) from None
     except BadSignature as error:
         raise Problem(401, "bad-signature", str(error)) from None
     pipeline = find_pipeline(pipelines, name)

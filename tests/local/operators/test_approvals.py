@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from handlers.notify.page_links import approval_link
+from handlers.notify.page_links import approval_link, notification_links
 from handlers.platform.settings import Settings
 from orchestrations.contracts.approvals import Agreed
+from orchestrations.contracts.notifications import Notification
 from tests.local.operators.conftest import (
     AGAIN,
     ASKED,
@@ -27,6 +29,7 @@ from tests.local.operators.page_steps import (
     picture,
     row,
 )
+from tests.unit.orchestrations.examples import run_status
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -147,3 +150,12 @@ async def test_a_person_approves_by_the_link_of_an_alert_without_a_key(
     await laptop.until(f"/api/runs/{run}", lambda found: found["state"] == "succeeded")
     async with laptop.http.post(f"{path}/{token}/reject", json=given) as second:
         assert (second.status, (await second.json())["type"]) == (409, "/problems/approval-over")
+
+    status = run_status(run, "succeeded").model_copy(update={"pipeline": ASKED_BY_LINK})
+    promoted = Notification(id="n", kind="succeeded", at=datetime.now(UTC), status=status)
+    drawn = notification_links(settings, promoted)["picture_url"]
+    async with laptop.http.get(drawn) as shown_picture:
+        assert shown_picture.content_type == "image/svg+xml"
+        assert "approved by ada: good on all labels" in await shown_picture.text()
+    async with laptop.http.get(f"{drawn}x") as refused:
+        assert (refused.status, (await refused.json())["type"]) == (401, "/problems/bad-link")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from handlers.notify.page_links import (
     approval_link,
     link_secrets,
     linked_approval,
+    linked_picture,
     notification_links,
 )
 from handlers.platform.settings import Settings
@@ -89,16 +90,45 @@ def test_only_a_laptop_is_without_tls(host: str, address: str) -> None:
     assert Settings({"WEBSITE_HOSTNAME": host}).page_url == f"{address}/api/ui"
 
 
+def told(kind: NotificationKind) -> Notification:
+    status = run_status("digits-1-1", "judging").model_copy(update={"approval": APPROVAL})
+    return Notification(
+        id="n", kind=kind, at=datetime(2026, 11, 29, 23, 30, tzinfo=UTC), status=status
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "screen"), [("succeeded", "runs/digits-1-1"), ("awaiting_approval", "answer/")]
 )
 def test_a_notification_leads_to_its_run_or_its_question(
     kind: NotificationKind, screen: str
 ) -> None:
-    status = run_status("digits-1-1", "judging").model_copy(update={"approval": APPROVAL})
-    told = Notification(id="n", kind=kind, at=datetime.now(UTC), status=status)
-    links = notification_links(with_secrets(SECRET), told)
-    assert links.pop("url").startswith(f"{PAGE}#/{screen}")
-    picture = {"picture_url": f"{PAGE}#/pipelines/digits"}
-    assert links == (picture if kind == "succeeded" else {})
-    assert notification_links(Settings({}), told) == {}
+    links = notification_links(with_secrets(SECRET), told(kind))
+    assert links["url"].startswith(f"{PAGE}#/{screen}")
+    assert ("picture_url" in links) == (kind == "succeeded")
+    assert notification_links(Settings({}), told(kind)) == {}
+
+
+def test_a_signed_link_shows_the_picture_of_its_pipeline_for_thirty_days() -> None:
+    settings = with_secrets(SECRET)
+    address = notification_links(settings, told("succeeded"))["picture_url"]
+    token = address.removeprefix("https://landfall.example.net/api/picture-links/")
+    assert linked_picture(settings, token, date(2026, 12, 29)) == "digits"
+    assert linked_picture(settings, token, date(2026, 12, 30)) is None
+    later = token.replace("2026-12-29", "2027-12-29")
+    assert linked_picture(settings, later, date(2026, 12, 29)) is None
+    assert linked_picture(settings, token + "2", date(2026, 12, 29)) is None
+    assert linked_approval(settings, token) is None
+    assert linked_picture(with_secrets(OTHER), token, date(2026, 12, 29)) is None
+
+
+@given(st.text())
+def test_a_picture_is_shown_by_no_other_link(text: str) -> None:
+    assert linked_picture(with_secrets(SECRET), text, date(2026, 12, 29)) is None
+    approval = token(with_secrets(SECRET))
+    assert linked_picture(with_secrets(SECRET), approval, date(2026, 12, 29)) is None
+
+
+def test_without_a_secret_the_picture_is_on_the_page() -> None:
+    links = notification_links(with_secrets(), told("succeeded"))
+    assert links["picture_url"] == f"{PAGE}#/pipelines/digits"
