@@ -1,13 +1,15 @@
 """Activities of promotions: list, copy and register a version's files in another workspace.
 
 `promotions/<id>/` of the records has `status.json`, and `files.json`: the files as they were listed
-first. The metadata of each copy has its SHA-256.
+first. While a promotion has not ended, the metadata of its status says so. The metadata of each
+copy has its SHA-256.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from handlers.notify.outbox import trouble
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
     from azure.storage.blob import ContainerClient
 
+FOLDER = "promotions/"
+_STATUS = "/status.json"
+_OPEN = "open"
 # An execution begins no further part after this.
 PIECE_SECONDS = 30.0
 KEPT_TAGS = (tags.RUN, tags.PIPELINE, tags.DATASET_VERSION, tags.ROUND, tags.CONFIGURATION)
@@ -199,21 +204,27 @@ def register_promoted_model(clients: Clients, request: RegisterPromotedModel) ->
 @activity
 def record_promotion(clients: Clients, request: RecordPromotion) -> Done:
     """Keep the status, and alert operators to the end, or to a wait that lasts."""
-    promotion = request.promotion
-    keep_promotion(clients, promotion)
-    since = request.waits_since
+    keep_promotion(clients, request.promotion)
+    alert_operators(clients, request.promotion, request.waits_since)
+    return Done()
+
+
+def alert_operators(
+    clients: Clients, promotion: PromotionStatus, waits_since: datetime | None = None
+) -> None:
+    """Alert operators to the end of a promotion, or to a wait that lasts."""
     kind = "promotion-ended" if promotion.state in ENDED else "promotion-held"
+    waited = [] if waits_since is None else [waits_since.isoformat()]
     alert = trouble(
         kind,
-        alert_id=alert_id(kind, promotion.id, *([] if since is None else [since.isoformat()])),
+        alert_id=alert_id(kind, promotion.id, *waited),
         severity="information" if promotion.state == "promoted" else "warning",
-        at=promotion.since if since is None else since,
+        at=waits_since or promotion.since,
         data={"promotion": promotion.to_dict(), "message": message_of(promotion)},
         pipeline=promotion.pipeline,
         run=promotion.run,
     )
     send_in_background(clients, OPS_ALERTS, alert)
-    return Done()
 
 
 def message_of(promotion: PromotionStatus) -> str:
@@ -224,18 +235,28 @@ def message_of(promotion: PromotionStatus) -> str:
 
 def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool = False) -> bool:
     """Write the record. Return False, and change nothing, if a new one is there already."""
-    name = f"promotions/{promotion.id}/status.json"
+    name = f"{FOLDER}{promotion.id}{_STATUS}"
+    listed = {} if promotion.state in ENDED else {_OPEN: "true"}
     if is_new:
-        return record_store.create(clients.records, name, promotion.to_dict())
-    record_store.replace(clients.records, name, promotion.to_dict())
+        return record_store.create(clients.records, name, promotion.to_dict(), listed)
+    record_store.replace(clients.records, name, promotion.to_dict(), listed)
     return True
+
+
+def open_promotions(clients: Clients) -> Iterator[PromotionStatus]:
+    """The records of all promotions that have not ended."""
+    for blob in clients.records.list_blobs(name_starts_with=FOLDER, include=["metadata"]):
+        if _OPEN in (blob.metadata or {}):
+            document = record_store.read(clients.records, str(blob.name))
+            if document is not None:
+                yield PromotionStatus.from_dict(document)
 
 
 def read_promotions(clients: Clients, pipeline: str, version: str) -> Iterator[PromotionStatus]:
     """The records of all promotions of a version."""
-    prefix = f"promotions/{promotion_id(pipeline, version, '')}"
+    prefix = f"{FOLDER}{promotion_id(pipeline, version, '')}"
     for name in sorted(clients.records.list_blob_names(name_starts_with=prefix)):
-        document = record_store.read(clients.records, name) if name.endswith("/status.json") else 0
+        document = record_store.read(clients.records, name) if name.endswith(_STATUS) else 0
         if document:
             yield PromotionStatus.from_dict(document)
 
@@ -292,4 +313,4 @@ def _kept(clients: Clients, promotion: PromotionStatus) -> Sequence[ModelFile]:
 
 
 def _files_record(promotion: PromotionStatus) -> str:
-    return f"promotions/{promotion.id}/files.json"
+    return f"{FOLDER}{promotion.id}/files.json"

@@ -242,9 +242,15 @@ def _promotions(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         return
     for _ in range(chance.choice([1, 1, 3])):
         at = _moment(chance, uploads) + chance.choice([900.0, 2 * HOUR, DAY])
-        yield PromoteToProduction(at=at)
+        once = chance.random() < 0.3
+        yield PromoteToProduction(at=at, once=once)
+        if once:
+            yield Outage(service="task_hub", at=at - 1.0, seconds=chance.choice([2.0, 60.0]))
         if chance.random() < 0.2:
             yield OverwriteModel(at=at + chance.choice([-60.0, 1.0, 60.0, 610.0]))
+        if chance.random() < 0.2:
+            delay = chance.choice([2.0, 5.0, 60.0, 612.0, HOUR])
+            yield Terminate(at=at + delay, orchestrator="promotion")
 
 
 def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:

@@ -20,6 +20,7 @@ from handlers.operate.api import approvals as approvals_of_api
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
 from handlers.operate.reconciliation import landings, reconciliation, runs
+from handlers.operate.reconciliation import promotions as promotions_of_round
 from handlers.platform import activity_adapter, bulkheads, instances, run_records
 from handlers.platform.clients import Clients
 from handlers.platform.configuration import configurations
@@ -405,6 +406,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "files that were written after the registration are promoted": lambda: mock.patch.object(
         model_files, "registered_at", return_value=None
+    ),
+    "promotions that were only recorded are left alone": lambda: mock.patch.object(
+        promotions_of_round, "exists", return_value=True
+    ),
+    "promotions that broke are left alone": lambda: mock.patch.object(
+        promotions_of_round, "is_broken", return_value=False
     ),
     "rollouts ask nobody": lambda: mock.patch.object(
         approving, "questions_before", return_value=()

@@ -263,13 +263,19 @@ class People:
         if champion is not None:
             await self._change_champion("roll_back_model", str(champion.version))
 
-    async def _promote_to_production(self, _: PromoteToProduction) -> None:
+    async def _promote_to_production(self, item: PromoteToProduction) -> None:
         versions = self._model_versions()
         if not versions:
             return
         document = {"by": "ada", "reason": "it is better", "to": "production"}
         body, name = json.dumps(document).encode(), self._world.pipeline.name
-        answer = await self._post("promote_to_workspace", body, name=name, version=versions[-1])
+        asked = self._post("promote_to_workspace", body, name=name, version=versions[-1])
+        try:
+            answer = await asked
+        except Unavailable:
+            if item.once:
+                return
+            raise
         # 404: the pipeline is not deployed now; 409: the version was rolled back; 502: no answer.
         assert answer.status in (202, 404, 409, 502), answer
         if answer.status == 202:

@@ -52,7 +52,12 @@ def only_what_was_approved_is_promoted(evidence: Evidence) -> Iterator[str]:
     promoted = Counter[tuple[str, ...]](
         (each.model, each.version) for each in _ended(evidence) if each.state == "promoted"
     )
-    for key in evidence.world.production.models:
+    # One that did not come to its end may have registered the version.
+    ended = {each.id for each in _ended(evidence)}
+    broken = {
+        (each.model, each.version) for each in _recorded(evidence) if each.id not in ended
+    } - promoted.keys()
+    for key in evidence.world.production.models.keys() - broken:
         if promoted[key] != 1:
             yield f"{key} is there, and was promoted {promoted[key]} times"
     for each in _ended(evidence):
@@ -67,15 +72,21 @@ def only_what_was_approved_is_promoted(evidence: Evidence) -> Iterator[str]:
 
 
 def promotions_end_and_are_told(evidence: Evidence) -> Iterator[str]:
-    """An accepted promotion has its record, and operators are told of its end."""
+    """An accepted promotion has its record. It is under way, or operators are told of its end."""
     told = Counter(each.message_id for each in evidence.alerts)
-    ended = {each.id: each for each in _ended(evidence)}
-    for name in evidence.world.acts.promotions:
-        record = evidence.records("promotions/")[f"promotions/{name}/status.json"]
-        if name in ended and record["state"] != ended[name].state:
-            yield f"{name} has ended as {ended[name].state}: its record says {record['state']}"
-        if name in ended and told[f"promotion-ended:{name}"] < 1:
-            yield f"{name} has ended as {ended[name].state}, and nobody was told"
+    ended = {each.id: each.state for each in _ended(evidence)}
+    recorded = {each.id: each.state for each in _recorded(evidence)}
+    for name in evidence.world.acts.promotions - recorded.keys():
+        yield f"{name} was accepted and has no record"
+    for name, state in recorded.items():
+        instance = evidence.world.hub.instances.get(name)
+        is_live = instance is not None and instance.is_live
+        if state != ended.get(name, state):
+            yield f"{name} has ended as {ended[name]}: its record says {state}"
+        if state in ENDED and told[f"promotion-ended:{name}"] < 1:
+            yield f"{name} has ended as {state}, and nobody was told"
+        if state not in ENDED and not is_live:
+            yield f"{name} is {state}, and nothing works on it"
 
 
 def promotions_are_refused_for_a_reason(evidence: Evidence) -> Iterator[str]:
@@ -86,6 +97,12 @@ def promotions_are_refused_for_a_reason(evidence: Evidence) -> Iterator[str]:
         )
         if each.state == "refused" and not (evidence.world.overwritten or rolled_back):
             yield f"{each.id} is refused: {each.why}"
+
+
+def _recorded(evidence: Evidence) -> Iterator[PromotionStatus]:
+    for name, document in evidence.records("promotions/").items():
+        if name.endswith("/status.json"):
+            yield PromotionStatus.from_dict(document)
 
 
 def _ended(evidence: Evidence) -> Iterator[PromotionStatus]:

@@ -30,6 +30,9 @@ class RollBackModel(Act):
 class PromoteToProduction(Act):
     """Promote the newest version of the model to the other workspace over the HTTP API."""
 
+    once: bool = False
+    """Whether nobody asks again if there is no answer."""
+
 
 class OverwriteModel(Act):
     """Write a file of the newest version again, with other bits."""

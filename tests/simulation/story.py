@@ -102,9 +102,9 @@ class CancelRun(Act):
 
 
 class Terminate(Act):
-    """Terminate the newest run, landing or rollout over the durable API, if it has not ended."""
+    """Terminate an orchestrator's newest instance over the durable API, if it has not ended."""
 
-    orchestrator: Literal["retraining", "landing", "rollout"]
+    orchestrator: Literal["retraining", "landing", "rollout", "promotion"]
 
 
 class TerminateAfter(Item):

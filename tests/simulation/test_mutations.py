@@ -57,6 +57,7 @@ UPLOADED_AT = 1_000.0
 UPLOAD = Upload(at=UPLOADED_AT, path="1.png", content="one")
 QUEUED_UPLOAD = Upload(at=UPLOADED_AT, path="day=2026-11-02/1.png", content="one")
 UPLOAD_AT_THE_END = Upload(at=6.9 * DAY, path="1.png", content="one")
+TERMINATED_PROMOTION = Terminate(at=4 * HOUR + 60, orchestrator="promotion")
 REFUSED: list[Item] = [UPLOAD, Refuse(at=UPLOADED_AT + 100, seconds=10 * HOUR, status=403)]
 # One of three files is overwritten: checks.changed_at_most allows fewer.
 MANY_CHANGED: list[Item] = [
@@ -374,6 +375,18 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "files that were written after the registration are promoted": (
         "the_other_workspace_has_the_bits_of_the_version",
         [UPLOAD, OverwriteModel(at=3 * HOUR), PromoteToProduction(at=4 * HOUR)],
+    ),
+    "promotions that were only recorded are left alone": (
+        "promotions_end_and_are_told",
+        [
+            UPLOAD,
+            Outage(service="task_hub", at=4 * HOUR - 1, seconds=60),
+            PromoteToProduction(at=4 * HOUR, once=True),
+        ],
+    ),
+    "promotions that broke are left alone": (
+        "promotions_end_and_are_told",
+        [UPLOAD, PromoteToProduction(at=4 * HOUR), TERMINATED_PROMOTION],
     ),
     "rollouts ask nobody": ("traffic_moves_as_people_agree", ASKED),
     "all services share threads": (

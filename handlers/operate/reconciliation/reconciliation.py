@@ -24,6 +24,7 @@ from handlers.operate.reconciliation.landings import (
     check_zones,
     discard_abandoned_parts,
 )
+from handlers.operate.reconciliation.promotions import check_promotions
 from handlers.operate.reconciliation.rollouts import check_endpoints
 from handlers.operate.reconciliation.rounds import BUDGET_SECONDS, Round, Summary, alert_persistent
 from handlers.operate.reconciliation.runs import check_index, check_nodes, check_runs
@@ -78,9 +79,11 @@ async def reconcile(
        round, until a pass over the copies is complete.
     10. Every endpoint is released whose rollout has an ended instance. Operators are alerted if the
         instance failed or was terminated.
-    11. Records and instances whose retention is over are deleted, for a minute per round, until the
+    11. Every promotion to another workspace that was only recorded is started. One whose instance
+        failed or was terminated is refused, and operators are alerted.
+    12. Records and instances whose retention is over are deleted, for a minute per round, until the
         day's pass over all of them is complete.
-    12. The parts of freezes that were given up are deleted after a day.
+    13. The parts of freezes that were given up are deleted after a day.
 
     An error of one step is logged and returned; the other steps still run. Operators are alerted to
     a step that fails in two rounds in a row. No step begins after `BUDGET_SECONDS`. No step
@@ -99,6 +102,7 @@ async def reconcile(
     copied = [each for each in pipelines.values() if each.dataset.freeze == "copy"]
     await current.each_pipeline("copies of", copied, delete_copies)
     await current.attempt("endpoints", check_endpoints, current)
+    await current.attempt("promotions", check_promotions, current)
     await current.attempt("parts of freezes", discard_abandoned_parts, current)
     await current.attempt("old instances", purge_old_instances, current)
     await current.attempt("old records", delete_old_records, current, pipelines)

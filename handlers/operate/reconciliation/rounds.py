@@ -58,6 +58,8 @@ class Summary:
     freezes_discarded: list[str] = field(default_factory=list[str])
     """Freezes that were given up and had left parts behind."""
     endpoints_released: list[str] = field(default_factory=list[str])
+    promotions_repaired: list[str] = field(default_factory=list[str])
+    """Promotions that had not begun, or whose instance broke."""
     messages_sent: int = 0
     """Messages of the outbox, which Service Bus had not accepted in time."""
     messages_stuck: int = 0
