@@ -181,6 +181,11 @@ def read_metrics(clients: Clients, record: str) -> dict[str, float]:
     return _read_record(clients, record)["metrics"]
 
 
+def read_model_hash(clients: Clients, record: str) -> str | None:
+    """The hash of the model's files when its metrics were read; None if earlier releases read."""
+    return _read_record(clients, record).get("model")
+
+
 def read_bad_files(clients: Clients, run: str) -> dict[str, str]:
     """The files that a run's trainer refused: path in the manifest → reason.
 

@@ -11,9 +11,9 @@ from handlers.platform import tags
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, refused_as_job_rejected
 from handlers.platform.clients import Clients
-from handlers.platform.run_records import end_cancellation, read_metrics
+from handlers.platform.run_records import end_cancellation, read_metrics, read_model_hash
 from handlers.platform.tags import all_versions, find_version, is_counted, reference_of, tags_of
-from handlers.training.job_outputs import trial_of
+from handlers.training.results_folder import hash_of_model, results_folder, trial_folder, trial_of
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Model
 from orchestrations.contracts.training import RegisterModel
@@ -120,7 +120,8 @@ def register_model(clients: Clients, request: RegisterModel) -> Model:
     1, 2, 3; a registration whose number is taken tries the next one.
 
     Raises:
-        JobRejected: the job does not exist, or Azure ML refuses the model.
+        JobRejected: the job does not exist, files of the model have changed since its metrics were
+            read, or Azure ML refuses the model.
     """
     name = request.pipeline.model.name
     metrics = read_metrics(clients, request.results)
@@ -160,6 +161,7 @@ def _register(
             f"cannot register model {name}:{version}: its job {request.run} was deleted"
         )
     trial = trial_of(clients, job)
+    _check_files(clients, request, trial)
     try:
         with refused_as_job_rejected(f"register model {name}:{version}"):
             return clients.ml.models.create_or_update(
@@ -170,6 +172,25 @@ def _register(
         if model is None:
             raise
         return model
+
+
+def _check_files(clients: Clients, request: RegisterModel, trial: str | None) -> None:
+    """Refuse a model whose files were written again since the metrics were read.
+
+    Hours may lie in between, while people are asked.
+
+    Raises:
+        JobRejected: names the folder.
+    """
+    pipeline, container = request.pipeline.name, clients.default_datastore.container_name
+    folder = results_folder(pipeline, request.run) if trial is None else trial_folder(trial)
+    judged = read_model_hash(clients, request.results)
+    if judged not in (None, hash_of_model(clients.workspace_blobs, container, folder)):
+        raise JobRejected(
+            f"the files in {container}/{folder}model/ were written or deleted after the metrics of "
+            f"run {request.run} were read: they are not the model that was judged. Find out who "
+            "writes there, and redrive the run"
+        )
 
 
 def _describe_model(

@@ -13,20 +13,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from azure.core.exceptions import ResourceNotFoundError
 from pydantic import BaseModel, ValidationError
 
 from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
-from handlers.platform.azure_ml import if_found
 from handlers.platform.azure_ml_jobs import failure_message
 from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.azure_ml_files import SWEEP
 from handlers.platform.manifests import read_manifest_from
 from handlers.platform.run_records import read_cancel_request, read_claim, read_run_record
+from handlers.training.results_folder import (
+    find_trial,
+    hash_of_model,
+    results_folder,
+    trial_folder,
+)
 from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.checked import Checked, ChecksFile
 from orchestrations.contracts.comparison import Comparison
@@ -46,9 +50,6 @@ from orchestrations.errors import (
     shorten,
 )
 from orchestrations.names import claim_record, results_record, stage_job
-
-if TYPE_CHECKING:
-    from azure.ai.ml.entities import Job as AzureMLJob
 
 # The lines are kept in memory, 60 MB for so many.
 CHECKED_BLOBS = 200_000
@@ -81,8 +82,6 @@ LIMITS: Mapping[str, tuple[int, type[LandfallError]]] = {
     COMPARISON_FILE: (COMPARISON_LIMIT_BYTES, InvalidResults),
 }
 PERMANENT = frozenset(kind.__name__ for kind in (DataRejected, DataChanged, InitialModelMismatch))
-# Azure ML's property of a sweep that has ended.
-BEST_TRIAL = "best_child_run_id"
 
 
 def find_data_error(clients: Clients, pipeline: str, run: str, job: str) -> PermanentError | None:
@@ -171,11 +170,6 @@ class TrainerError(BaseModel):
     files: list[FileProblem] = []
 
 
-def results_folder(pipeline: str, run: str) -> str:
-    """The folder of a run's results in the workspace's default datastore."""
-    return f"landfall/{pipeline}/{run}/results/"
-
-
 @activity
 def read_results(clients: Clients, request: ReadResults) -> Results:
     """Read what a job has left, and record it.
@@ -195,6 +189,7 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     error: TrainerError | None = None
     failure: Failure | None = None
     metrics: dict[str, float] = {}
+    files: str | None = None
     checked: Checked | None = None
     comparison: Comparison | None = None
     if not request.completed:
@@ -209,6 +204,7 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         checked = _read_checks(clients, request)
     else:
         text, folder = _read(clients, request, METRICS_FILE)
+        files = hash_of_model(clients.workspace_blobs, request.container, folder)
         if text is not None:
             metrics = parse_metrics(text, _where(METRICS_FILE, request))
         # Beside it, not asked for elsewhere: most jobs write none.
@@ -217,6 +213,8 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
     # An error is where `quarantine_files` looks. What a check leaves must not replace the metrics.
     record = results_record(request.run, request.stage if request.completed else "training")
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
+    if files is not None:
+        document |= {"model": files}
     if checked is not None:
         document |= {"checked": checked.to_dict()}
     if comparison is not None:
@@ -348,7 +346,7 @@ def _read(clients: Clients, request: ReadResults, file: str) -> tuple[bytes | No
     folder = results_folder(request.pipeline, job)
     content = _read_blob(clients, request, folder, file)
     if content is None and (trial := find_trial(clients, job)) is not None:
-        folder = f"azureml/{trial}/results/"
+        folder = trial_folder(trial)
         content = _read_blob(clients, request, folder, file)
     return content, folder
 
@@ -372,22 +370,3 @@ def _read_blob(clients: Clients, request: ReadResults, folder: str, file: str) -
             f"{where}: the account of app setting WorkspaceStorage has no container "
             f"{request.container!r}; it must be the account of the workspace's default datastore"
         ) from error
-
-
-def find_trial(clients: Clients, name: str) -> str | None:
-    """The trial that represents a job, if it is a sweep."""
-    job = if_found(clients.ml.jobs.get, name)
-    return None if job is None else trial_of(clients, job)
-
-
-def trial_of(clients: Clients, job: AzureMLJob) -> str | None:
-    """The best trial of a sweep; if it has none, a failed trial, which may have the reason."""
-    if job.type != SWEEP:
-        return None
-    best = (job.properties or {}).get(BEST_TRIAL)
-    if best is not None:
-        return str(best)
-    for trial in clients.ml.jobs.list(parent_job_name=str(job.name)):
-        if trial.status == "Failed":
-            return str(trial.name)
-    return None

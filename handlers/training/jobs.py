@@ -35,8 +35,8 @@ from handlers.platform.run_records import read_cancel_request
 from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
-from handlers.training.job_outputs import results_folder
 from handlers.training.reproducing import champion_of, find_original, pin
+from handlers.training.results_folder import results_folder
 from orchestrations.contracts.training import GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
 from orchestrations.names import new_files_folder, run_of_job

@@ -19,7 +19,7 @@ from handlers.platform import tags
 from handlers.platform.clients import Clients
 from handlers.platform.tags import tags_of
 from handlers.training.champions import registered_at
-from handlers.training.job_outputs import results_folder
+from handlers.training.results_folder import results_folder, trial_folder
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.promotions import CopyProgress
 from orchestrations.errors import PromotionRefused
@@ -60,7 +60,7 @@ def source_folder(clients: Clients, model: AzureMLModel) -> tuple[ContainerClien
         found = tags_of(model)
         job, is_run = match["job"], match["job"] == found.get(tags.RUN)
         # Of a sweep, the trial's output is at Azure ML's default path.
-        folder = results_folder(found[tags.PIPELINE], job) if is_run else f"azureml/{job}/results/"
+        folder = results_folder(found[tags.PIPELINE], job) if is_run else trial_folder(job)
         container = clients.workspace_blobs.get_container_client(default.container_name)
         return container, f"{folder}{match['path'].strip('/')}/"
     match = _DATASTORE.search(path)

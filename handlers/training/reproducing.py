@@ -20,7 +20,7 @@ from handlers.platform.configuration.configurations import has_code
 from handlers.platform.run_records import read_metrics, read_run_record
 from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion
-from handlers.training.job_outputs import results_folder, trial_of
+from handlers.training.results_folder import results_folder, trial_of
 from orchestrations.contracts.reproductions import (
     CompareReproduction,
     Difference,

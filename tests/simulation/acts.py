@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrations.configuration.pipeline import Pipeline
-from tests.simulation.fakes.training import LANDING_CONTAINER, RESULTS_CONTAINER
+from orchestrations.names import results_record
+from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER, RESULTS_CONTAINER
 from tests.simulation.people import AT_THE_API, People
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
@@ -99,7 +100,12 @@ class Acts(People):
         files = [each for each in below if "/results/model/" in each.name]
         if files:
             newest = max(files, key=lambda each: each.last_modified)
-            world.overwritten.setdefault(newest.name, newest.content)
+            run = newest.name.split("/")[2]
+            # Nobody can tell what is written between a job's end and the reading of its results.
+            if results_record(run) in world.account.container(RECORDS_CONTAINER).blobs:
+                world.overwritten.setdefault(newest.name, newest.content)
+                if self._world.hub.instances[run].custom_status["state"] == "judging":
+                    self.replaced.add(run)
             world.account.write(RESULTS_CONTAINER, newest.name, b"other bits")
 
     def _let_nobody_call(self, _: NoRequests) -> None:

@@ -117,6 +117,13 @@ def promoted_models_are_above_the_floor(evidence: Evidence) -> Iterator[str]:
             yield f"model {model.version} of {run.id} has {metrics}, the floor is {floor}"
 
 
+def models_are_those_that_were_judged(evidence: Evidence) -> Iterator[str]:
+    """A model whose files are written again while it is judged is not registered."""
+    for model in evidence.models:
+        if model.tags["landfall.run"] in evidence.world.acts.replaced:
+            yield f"model {model.version} has other files than those that were judged"
+
+
 def promoted_models_hold_on_every_slice(evidence: Evidence) -> Iterator[str]:
     """A model that is better on the whole, and breaks a slice, does not replace a champion.
 
@@ -196,7 +203,7 @@ def jobs_run_where_there_is_quota(evidence: Evidence) -> Iterator[str]:
 
 
 def rejections_have_their_cause(evidence: Evidence) -> Iterator[str]:
-    """A run is rejected for its trainer's mistake, or when every compute option was short."""
+    """A run is rejected for its trainer's mistake, a replaced model, or a shortage everywhere."""
     for run in evidence.runs.values():
         if run.state != "rejected":
             continue
@@ -205,6 +212,9 @@ def rejections_have_their_cause(evidence: Evidence) -> Iterator[str]:
         if error["type"] == QuotaExceeded.__name__:
             if not _was_short(evidence, run):
                 yield f"{run.id} was rejected for want of quota, and there was some"
+        elif run.id in evidence.world.acts.replaced:
+            if "not the model that was judged" not in error["message"]:
+                yield f"{run.id} was rejected for another reason: {error['message'][:200]}"
         elif not ends & set(REJECTED_FOR.get(error["type"], ())):
             yield f"{run.id} was rejected: {error['type']}: {error['message'][:200]}"
 
@@ -254,6 +264,7 @@ INVARIANTS_OF_INPUTS = (
     one_batch_has_one_configuration,
     runs_use_the_files_of_their_freeze,
     promoted_models_are_above_the_floor,
+    models_are_those_that_were_judged,
     promoted_models_hold_on_every_slice,
     refusals_for_a_slice_say_which,
     changes_of_a_redrive_are_made,

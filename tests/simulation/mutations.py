@@ -404,6 +404,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "no answer to a question is refused": lambda: mock.patch.object(
         approvals_of_api, "refusal_of", return_value=None
     ),
+    "files that were written after the verdict are registered": lambda: mock.patch.object(
+        assets, "read_model_hash", return_value=None
+    ),
     "files that were written after the registration are promoted": lambda: mock.patch.object(
         model_files, "registered_at", return_value=None
     ),

@@ -96,6 +96,8 @@ class People:
         """Runs that were accepted as reproductions."""
         self.promotions: set[str] = set()
         """Promotions to the other workspace that were accepted."""
+        self.replaced: set[str] = set()
+        """Runs whose model was overwritten while it was judged."""
         self.approvers = Approvers(world, self)
         self.champion_changes: list[float] = []
         """When people promoted a model, or rolled one back."""

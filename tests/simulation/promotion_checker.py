@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
-from handlers.training.job_outputs import results_folder
+from handlers.training.results_folder import results_folder
 from orchestrations.contracts.promotions import ENDED, PromotionStatus
 from orchestrations.names import approval_id
 from orchestrations.training.promotion import promotion

@@ -86,6 +86,7 @@ GOOD_CHAMPION: list[Item] = [
 ]
 # People approve each question that has no other fate.
 ASKED: list[Item] = [Deploy(at=100, floor=0.5, changes=("approvals",)), UPLOAD]
+LATE_ANSWER = QuestionFate(number=1, end="is approved", delay=5 * HOUR)
 # Together their runs want more nodes than there are.
 TWO_BATCHES: list[Item] = [
     QUEUED_UPLOAD,
@@ -371,6 +372,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "no answer to a question is refused": (
         "models_are_registered_as_people_agree",
         [*ASKED, QuestionFate(number=1, end="is answered for another hash")],
+    ),
+    "files that were written after the verdict are registered": (
+        "models_are_those_that_were_judged",
+        [*ASKED, LATE_ANSWER, OverwriteModel(at=HOUR)],
     ),
     "files that were written after the registration are promoted": (
         "the_other_workspace_has_the_bits_of_the_version",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from handlers.training.job_outputs import results_folder
+from handlers.training.results_folder import results_folder
 from orchestrations.configuration.checks import Stage
 from orchestrations.names import run_of_job, stage_job
 from tests.fakes.azure_ml import refusal

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from handlers.training import job_outputs
-from handlers.training.job_outputs import METRICS_FILE, find_change, read_results, results_folder
+from handlers.training.job_outputs import METRICS_FILE, find_change, read_results
+from handlers.training.results_folder import results_folder
 from orchestrations.contracts.training import ReadResults, Results
 from orchestrations.errors import InvalidResults
 from tests.local.handlers.cloud import Cloud

@@ -19,9 +19,11 @@ from handlers.training.assets import (
     same_folder,
 )
 from handlers.training.champions import find_champion
+from handlers.training.job_outputs import read_results
+from handlers.training.results_folder import results_folder
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Redrive
-from orchestrations.contracts.training import RegisterModel
+from orchestrations.contracts.training import ReadResults, RegisterModel
 from orchestrations.errors import JobRejected
 from orchestrations.names import results_record
 from tests.fakes.azure_ml import World, a_job, make_world, refusal
@@ -171,6 +173,26 @@ def test_a_redriven_runs_model_says_what_was_changed(world: World) -> None:
         "files_left_out": "2",
         "record": "runs/digits-aa-3/redrive.json",
     }
+
+
+def test_a_model_that_was_written_again_since_it_was_judged_is_not_registered(
+    world: World,
+) -> None:
+    container = world.clients.default_datastore.container_name
+    results = world.clients.workspace_blobs.get_container_client(container)
+    folder = results_folder("digits", RUN)
+    for name, text in (("metrics.json", b'{"accuracy": 0.9}'), ("model/model.pt", b"judged")):
+        results.upload_blob(folder + name, text, overwrite=True)
+    read_results(
+        world.clients,
+        ReadResults(run=RUN, pipeline="digits", container=container, completed=True, metrics=[]),
+    )
+    results.upload_blob(f"{folder}model/model.pt", b"judged", overwrite=True)
+    with pytest.raises(JobRejected, match=f"{folder}model/ were written"):
+        register_model(world.clients, REQUEST)
+    assert world.workspace.models.store == {}
+    leave_results(world)  # as an earlier release did
+    assert register_model(world.clients, REQUEST).version == "1"
 
 
 def test_another_round_registers_a_version_of_its_own_once(world: World) -> None:

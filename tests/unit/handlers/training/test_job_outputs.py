@@ -18,12 +18,11 @@ from handlers.training.job_outputs import (
     ERROR_FILE,
     METRICS_FILE,
     METRICS_LIMIT_BYTES,
-    find_trial,
     parse_metrics,
     parse_trainer_error,
     read_results,
-    results_folder,
 )
+from handlers.training.results_folder import find_trial, results_folder
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.runs import CancelRequest

@@ -12,9 +12,9 @@ import pytest
 from handlers.platform.configuration.configurations import resolve_configuration
 from handlers.platform.run_records import add_to_record
 from handlers.training import reproducing
-from handlers.training.job_outputs import results_folder
 from handlers.training.jobs import Bindings, submit_job
 from handlers.training.reproducing import compare_reproduction
+from handlers.training.results_folder import results_folder
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.reproductions import CompareReproduction, Reproduces
 from orchestrations.contracts.training import Capacity, RunRecord, SubmitJob, UsedCompute
