@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from landfall_cli.api import Refused
-from landfall_cli.models import changed
+from landfall_cli.models import changed, find_pipeline
 from landfall_cli.output import duration, exact, state
 from landfall_cli.session import By, Exit, Reason, Session, Yes
 
@@ -113,24 +113,6 @@ def _replace_champion(
         return
     session.output.note(changed(done))
     _follow(session, done["rollout"], SERVES, since=asked)
-
-
-def find_pipeline(session: Session, name: str) -> Any:
-    """The pipeline with this model or endpoint; its own name counts, too.
-
-    Raises:
-        Refused: there is none, or more than one.
-    """
-    every = session.api.get("/api/pipelines")["pipelines"]
-    found = [each for each in every if each["name"] == name] or [
-        each for each in every if name in (each["model"], each["endpoint"])
-    ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(each["name"] for each in found)
-        raise Refused(400, {"detail": f"the pipelines {names} have {name!r}: name one of them"})
-    raise Refused(404, {"detail": f"no pipeline has a model or an endpoint {name!r}"})
 
 
 def _newest(session: Session, pipeline: Any) -> str:

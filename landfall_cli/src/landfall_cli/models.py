@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from landfall_cli.api import Refused
 from landfall_cli.output import assignments, cost
 from landfall_cli.session import By, Reason, Session, Yes, command
 
@@ -133,3 +134,34 @@ def _number(value: float | None, *, sign: bool = False) -> str:
     if value is None:
         return "-"
     return f"{value:+.5g}" if sign else f"{value:.5g}"
+
+
+def find_version(session: Session, model: str) -> tuple[Any, str]:
+    """The pipeline and the version that MODEL:VERSION names.
+
+    Raises:
+        typer.BadParameter: it names no version.
+        Refused: see `find_pipeline`.
+    """
+    name, _, version = model.partition(":")
+    if not version:
+        raise typer.BadParameter("name a version, as in digits:3", param_hint="MODEL:VERSION")
+    return find_pipeline(session, name), version
+
+
+def find_pipeline(session: Session, name: str) -> Any:
+    """The pipeline with this model or endpoint; its own name counts, too.
+
+    Raises:
+        Refused: there is none, or more than one.
+    """
+    every = session.api.get("/api/pipelines")["pipelines"]
+    found = [each for each in every if each["name"] == name] or [
+        each for each in every if name in (each["model"], each["endpoint"])
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(each["name"] for each in found)
+        raise Refused(400, {"detail": f"the pipelines {names} have {name!r}: name one of them"})
+    raise Refused(404, {"detail": f"no pipeline has a model or an endpoint {name!r}"})

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from landfall_cli.deploy import POLL_SECONDS, find_pipeline
+from landfall_cli.deploy import POLL_SECONDS
+from landfall_cli.models import find_version
 from landfall_cli.output import exact
 from landfall_cli.session import By, Exit, Reason, Session, Yes
 
@@ -25,10 +26,8 @@ def promote(
 
     The exit code is 1 if it is refused or rejected. A repeated command follows the same promotion.
     """
-    name, _, version = model.partition(":")
-    if not version:
-        raise typer.BadParameter("name a version, as in digits:3", param_hint="MODEL:VERSION")
-    pipeline, output = find_pipeline(session, name), session.output
+    pipeline, version = find_version(session, model)
+    output = session.output
     session.confirm(f"Promote {pipeline['model']}:{version} to {to}?", is_confirmed=yes)
     path = f"/api/pipelines/{pipeline['name']}/models/{version}/promotions"
     done = session.request(path, to=to, reason=reason, by=by)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from landfall_cli.api import Refused
-from landfall_cli.deploy import find_pipeline
+from landfall_cli.models import find_version
 from landfall_cli.runs import follow
 from landfall_cli.session import By, Reason, Session, Yes
 
@@ -33,10 +32,7 @@ def reproduce(
     It has the frozen data, configuration, code, environment and seed; nothing is registered. The
     exit code is 1 if it differs. A command that is repeated meanwhile follows the same run.
     """
-    name, _, version = model.partition(":")
-    if not version:
-        raise Refused(400, {"detail": f"which version of {name}? Give MODEL:VERSION"})
-    pipeline = find_pipeline(session, name)
+    pipeline, version = find_version(session, model)
     session.confirm(f"Train {pipeline['model']}:{version} again?", is_confirmed=yes)
     path = f"/api/pipelines/{pipeline['name']}/models/{version}/reproduce"
     follow(session, session.request(path, tolerance=tolerance, reason=reason, by=by)["id"])
