@@ -152,9 +152,9 @@ async def list_promotions(
 ) -> PromotionList:
     """List the promotions of a version, with how far each is."""
     found = await STORAGE.ask(_recorded, clients, pipeline, version, asked.to)
+    declared = await STORAGE.ask(load_destinations, clients.settings.pipelines_folder)
     return PromotionList(
-        promotions=[await _detail(starter, each) for each in found],
-        workspaces=list(load_destinations(clients.settings.pipelines_folder)),
+        promotions=[await _detail(starter, each) for each in found], workspaces=list(declared)
     )
 
 
