@@ -95,7 +95,7 @@ class Run:
             if of_images and settings.shift_pixels is None
             else None,
             shift_pixels=(settings.shift_pixels or 0) if of_images else 0,
-            pin_memory=world.device.type == "cuda",
+            device=world.device,
         )
         self.feed = DeviceFeed(
             batches.take,
@@ -104,13 +104,16 @@ class Run:
             # Other labels are numbers of samples, which the host needs.
             moves_labels=self.task.labels_are_classes,
         )
+        has_fused = self.parallel.is_whole or (
+            settings.optimizer == "adamw" and not self.parallel.has_mixed_tensors
+        )
         self.optimizer = build_optimizer(
             settings,
             self.parallel.network.parameters(),
             # torch's multi-tensor kernels cannot mix plain tensors and DTensors.
             foreach=False if self.parallel.has_mixed_tensors else None,
-            # A fused update is one kernel for all parameters; it takes plain tensors only.
-            fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
+            # A fused update is one kernel for all parameters. DTensors have one for AdamW only.
+            fused=True if world.device.type == "cuda" and has_fused else None,
         )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
@@ -137,7 +140,6 @@ class Run:
     def resume(self) -> None:
         """Load the newest checkpoint, if there is one."""
         step, notes = self.saver.resume(self.parallel.network, self.optimizer)
-        self.parallel.start_engine(self.optimizer)
         if not step:
             return
         self.step = self.resumed_from_step = self.saved_step = step
@@ -175,7 +177,7 @@ class Run:
             wait_for_status = self.synchronisation.begin(self.step + 1, loss, stop=bool(stop))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, self.step, self.order.steps_per_epoch)
-        self.parallel.step(self.optimizer)
+        self.optimizer.step()
         self.step += 1
         # Not before the update is queued: the host waits here for the next step's data, while the
         # device works on the queue.
@@ -294,9 +296,8 @@ class Run:
         self._check_weights()
         self.parallel.unify_buffers()
         notes = self.curve.to_bytes() if self.world.is_first else b""
-        optimizer = self.parallel.saved_optimizer(self.optimizer)
         self._finish_saving()
-        self.saver.start(self.step, self.parallel.network, optimizer, notes)
+        self.saver.start(self.step, self.parallel.network, self.optimizer, notes)
         self.saved_step = self.step
 
     def _finish_saving(self) -> None:

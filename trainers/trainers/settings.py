@@ -1,7 +1,6 @@
 """The command line of `trainers.train` as a frozen dataclass: each field is an option.
 
-`trainers.parallelism.mesh` checks the rank coordinates, `trainers.parallelism.deepspeed` the config
-of DeepSpeed.
+`trainers.parallelism.mesh` checks the rank coordinates.
 """
 
 from __future__ import annotations
@@ -186,9 +185,6 @@ def check_options(settings: Settings, ranks: int) -> None:
         ),
         f"--momentum is of --optimizer {SGD}: leave it out with {settings.optimizer}": (
             settings.momentum != Settings.momentum and not is_sgd
-        ),
-        f"--optimizer {settings.optimizer} cannot run under --deepspeed: use {SGD}": (
-            settings.deepspeed is not None and not is_sgd
         ),
         "--decay-epochs and --schedule step belong together: give both or neither": (
             (settings.schedule == "step") != bool(settings.decay_epochs)

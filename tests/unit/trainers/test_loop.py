@@ -54,7 +54,7 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
         events.append(f"fetch {step}")
 
     monkeypatch.setattr(run.speed, "waiting_for_data", waiting_for_data)
-    monkeypatch.setattr(run.parallel, "step", update)
+    monkeypatch.setattr(run.optimizer, "step", update)
     monkeypatch.setattr(run.feed, "prefetch", prefetch)
     run.fit([])
     step = [
@@ -66,6 +66,16 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
         "end of count",
     ]
     assert events == [event.format(number) for number in (1, 2) for event in step]
+
+
+def test_held_out_images_are_scored_in_the_precision_of_the_training(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "--precision", "bf16")
+    types: list[torch.dtype] = []
+    for module in run.parallel.network.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, __, output: types.append(output.dtype))
+    run.evaluate()
+    assert set(types) == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("option", ["--initial-model", "--pretrained"])

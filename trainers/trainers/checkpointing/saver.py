@@ -6,7 +6,7 @@ cannot interleave with those of the training.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from trainers.checkpointing import sharded_state
 from trainers.checkpointing.checkpoints import Checkpoint, CheckpointFolder, sha256_of
 from trainers.errors import CheckpointUnwritable
 from trainers.files import write_atomically
+from trainers.parallelism.devices import thread_of
 from trainers.parallelism.world import World
 
 # Rank 0's notes. They are a file of the checkpoint, so that the record has their hash.
@@ -40,7 +41,7 @@ class Saver:
         if world.size > 1:
             timeout = timedelta(seconds=timeout_seconds)
             self._group = dist.new_group(backend="gloo", timeout=timeout)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._thread = thread_of(world.device, "checkpoint")
         self._work: Future[None] | None = None
         self._staged: sharded_state.State | None = None
 

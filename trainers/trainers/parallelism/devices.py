@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -111,6 +112,17 @@ def use_device(gpu: int | None, *, neighbours: int, environment: Mapping[str, st
         cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
         torch.set_num_threads(max(1, cores // neighbours))
     return torch.device("cpu")
+
+
+def thread_of(device: torch.device, name: str) -> ThreadPoolExecutor:
+    """Return a thread whose current device is `device`.
+
+    A new thread's is GPU 0: there, each rank that pins memory or waits for its GPU would open a
+    context of some hundred MB.
+    """
+    if device.type != "cuda":
+        return ThreadPoolExecutor(1, name)
+    return ThreadPoolExecutor(1, name, torch.cuda.set_device, (device,))
 
 
 def prepare_environment(options: ParallelOptions, environment: MutableMapping[str, str]) -> None:
