@@ -38,6 +38,7 @@ def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
         "classes": len(run.dataset.classes),
         "quarantined_files": len(run.dataset.quarantined),
         "steps": run.step,
+        "kept_step": run.kept_step,
         "resumed_from_step": run.resumed_from_step,
         "warm_start": int(run.initial_model is not None),
         "train_seconds": run.speed.seconds,

@@ -90,6 +90,19 @@ def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, plain: 
     assert done.losses == pytest.approx(plain.losses, rel=BF16_TOLERANCE)
 
 
+def test_averages_the_best_weights_and_clipping_go_on_in_shards(
+    train: Any, plain: Any, tmp_path: Path
+) -> None:
+    options = ("--average-weights", "0.5", "--keep-best", "--clip-gradients", "0.1", *EVALUATED)
+    copies = train(*options, *EVERY_4)
+    assert copies.losses_after(2) != pytest.approx(plain.losses_after(2), rel=1e-3)
+    folder = copies.copied_without_checkpoint(8, tmp_path)
+    done = train(*options, *EVERY_4, *FSDP, "--keep-gathered", folder=folder)
+    assert done.losses == pytest.approx(copies.losses_after(4), rel=SAME_BUT_FOR_ROUNDING)
+    for name in ("accuracy", "kept_step"):
+        assert done.result("metrics")[name] == copies.result("metrics")[name]
+
+
 @pytest.mark.parametrize("resumed_with", [(), FSDP], ids=["ddp", "fsdp"])
 def test_adamw_goes_on_where_it_stopped(
     resumed_with: tuple[str, ...], train: Any, tmp_path: Path, adamw: Any

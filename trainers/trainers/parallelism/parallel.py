@@ -155,6 +155,19 @@ class Parallel:
             loss.backward()
         return loss.detach()
 
+    def clip_gradients(self, norm: float) -> None:
+        """Scale the gradients of the whole batch down, so that their norm is at most `norm`."""
+        # Only on a GPU has torch one kernel for all tensors; DTensors take it if they are told to.
+        is_cuda = self._world.device.type == "cuda"
+        parameters = self.network.parameters()
+        nn.utils.clip_grad_norm_(parameters, norm, foreach=True if is_cuda else None)
+
+    def reshard(self) -> None:
+        """Have FSDP gather parameters again before their next use: their values changed."""
+        for module in self.evaluated.modules() if self._sharded else ():
+            if hasattr(module, "reshard"):
+                cast("Any", module).reshard()
+
     def prepare_exchange(self, unused_pass: Callable[[], object]) -> None:
         """Run a pass and discard its gradients, so that a resumed run rounds like the first start.
 
