@@ -344,6 +344,7 @@ class Run:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
         self._check_weights()
         self.parallel.unify_buffers()
+        self.curve.add_speed(self.speed.report())
         notes = self.curve.to_bytes() if self.world.is_first else b""
         self._finish_saving()
         copies = self.copies.tensors()

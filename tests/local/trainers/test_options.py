@@ -129,6 +129,7 @@ def test_a_checkpoint_of_two_shards_loads_on_any_ranks(
     folder = sharded.copied_without_checkpoint(8, tmp_path)
     done = train(*resumed_with, ranks=ranks, folder=folder)
     assert "resumed from step 4\n" in done.seen
+    assert ("scaling_efficiency" in done.result("report")["speed"]) == (ranks > 2)
     assert done.losses == pytest.approx(plain.losses_after(4), rel=SAME_BUT_FOR_ROUNDING)
 
 
@@ -189,6 +190,11 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     assert speed["devices"] == 2
     assert speed["images_per_second"] == pytest.approx(2 * speed["images_per_second_per_device"])
     assert 0 < speed["data_wait_seconds"] < speed["train_seconds"]
+    assert 0 <= speed["exchange_fraction"] < 1
+    assert speed["peak_device_memory_bytes"] > 0
+    assert speed["limited_by"]
+    assert "scaling_efficiency" not in speed
+    assert (plain.results / "curve.svg").read_text().count("<polyline") == 2
     curve = report["curve"]["train"]
     assert [point["step"] for point in curve] == list(range(1, 9))
     assert {p["step"]: round(p["loss"], 6) for p in curve} == plain.losses
