@@ -5,28 +5,35 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from trainers.parallelism.parallel import blocks, compile_parts
-from trainers.plugins import build_network
+from trainers.parallelism.parallel import compile_parts
 
-IN_TRAINING = 5  # of nine blocks: those of one shape share a graph
+MORE_THAN_TORCHS_LIMIT = 10
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def test_blocks_are_compiled_once_for_each_shape_in_training_and_in_evaluation() -> None:
-    """torch's own limit of eight graphs would leave most blocks of a ResNet without one."""
-    graphs: list[torch.fx.GraphModule] = []
+@pytest.mark.parametrize(
+    ("widths", "graphs"),
+    [([4] * 6, 1), ([*range(1, MORE_THAN_TORCHS_LIMIT + 1), 1], MORE_THAN_TORCHS_LIMIT)],
+    ids=["alike", "different"],
+)
+def test_each_shape_of_a_block_is_compiled_once_in_training_and_once_in_evaluation(
+    widths: list[int], graphs: int
+) -> None:
+    compiled: list[torch.fx.GraphModule] = []
 
     def backend(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-        graphs.append(graph)
+        compiled.append(graph)
         return graph.forward
 
     torch.compiler.reset()
-    network = build_network("resnet20", channels=1, classes=2, size=8)
-    compile_parts(blocks(network), backend)
-    network(torch.randn(4, 1, 8, 8))
-    assert len(graphs) == IN_TRAINING
+    parts = [nn.Linear(width, width) for width in widths]
+    compile_parts(parts, backend)
+    for part in parts:
+        part(torch.randn(2, part.in_features))
+    assert len(compiled) == graphs
     with torch.no_grad():
-        for images in (4, 5):  # the second size is compiled for all further ones
-            network.eval()(torch.randn(images, 1, 8, 8))
-    assert len(graphs) == 3 * IN_TRAINING
+        for part in parts:
+            part.eval()(torch.randn(2, part.in_features))
+    assert len(compiled) == 2 * graphs
