@@ -26,6 +26,7 @@ import socket
 from collections.abc import Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
@@ -150,6 +151,10 @@ def choose_kernels(options: ParallelOptions, device: torch.device) -> None:
     on_cuda = device.type == "cuda"
     is_deterministic = options.deterministic or not on_cuda
     torch.use_deterministic_algorithms(is_deterministic)
+    # torch would fill each new tensor with a value that shows where memory is read before a write.
+    cast(
+        "Any", torch.utils.deterministic
+    ).fill_uninitialized_memory = False  # torch's types lack it
     if not on_cuda:
         return
     torch.backends.cudnn.benchmark = not is_deterministic

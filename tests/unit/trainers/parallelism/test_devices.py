@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 import torch
@@ -145,6 +146,7 @@ def test_a_workspace_that_is_not_repeatable_is_refused_by_name() -> None:
 def test_a_cpu_is_deterministic_without_being_asked() -> None:
     choose_kernels(settings_of(), CPU)
     assert torch.are_deterministic_algorithms_enabled()
+    assert cast("Any", torch.utils.deterministic).fill_uninitialized_memory is False
     assert torch.get_float32_matmul_precision() == "highest"
 
 
