@@ -170,6 +170,8 @@ class Run:
             compiling = self.settings.compile_timeout_seconds
             self.heartbeat("the start of the compilation", compiling)
         self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
+        if self._evaluation_is_due():  # SIGTERM came in that step
+            self.evaluate()
         self.speed.start()
         while self.step < self.steps and not self._gives_up():
             status = self._step(stop)
@@ -225,10 +227,16 @@ class Run:
             self._save()
             self._finish_saving()
             raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
-        if step % self._evaluate_every == 0 and step < self.steps:  # the caller evaluates the last
+        if self._evaluation_is_due():
             self.evaluate()
         if step % settings.checkpoint_every == 0 or step == self.steps or self._gives_up():
             self._save()
+
+    def _evaluation_is_due(self) -> bool:
+        """Whether the curve lacks an evaluation after this step. `conclude` does the last one."""
+        is_there = self.step in {point["step"] for point in self.curve.held_out[-1:]}
+        is_between = 0 < self.step < self.steps
+        return is_between and self.step % self._evaluate_every == 0 and not is_there
 
     def _gives_up(self) -> bool:
         """Whether too many evaluations were no better than the best one. All ranks agree."""

@@ -14,6 +14,7 @@ import torch
 from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
+from trainers.errors import Stopped
 from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of
 from trainers.parallelism.launch import Launch
@@ -107,6 +108,19 @@ def test_the_weights_of_the_best_evaluation_are_kept_also_after_a_resume(tmp_pat
     assert again.resumed_from_step == 8  # the best weights are in that checkpoint only
     assert again.kept_step == best
     assert resumed == weights
+
+
+def test_an_evaluation_that_sigterm_prevents_is_made_up_for(tmp_path: Path) -> None:
+    an_epoch = ("--batch-size", "32")
+    undisturbed, weights = learned(tmp_path / "undisturbed", *an_epoch)
+    stopped = a_run(tmp_path / "stopped", *CHOSEN, *an_epoch)
+    with pytest.raises(Stopped, match="after step 1, which is saved"):
+        stopped.fit([signal.SIGTERM])
+    assert stopped.curve.held_out == []
+    resumed, again = learned(tmp_path / "stopped", *an_epoch)
+    assert resumed.resumed_from_step == 1
+    assert resumed.curve.held_out == undisturbed.curve.held_out
+    assert again == weights
 
 
 def test_training_ends_after_evaluations_that_are_no_better(tmp_path: Path) -> None:
