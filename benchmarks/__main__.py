@@ -24,11 +24,12 @@ BENCHMARKS = {
     "landing": "benchmarks.landing",
     "landing-large": "benchmarks.landing:measure_large",
     "data-rules": "benchmarks.data_rules",
+    "training": "benchmarks.training",
     "import": "benchmarks.app_import",
 }
 # They take half an hour or more, so they run only if they are named.
 ON_REQUEST = frozenset({"landing-large"})
-PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp")
+PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "torch")
 
 
 def main() -> int:

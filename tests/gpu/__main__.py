@@ -2,7 +2,7 @@
 
     python -m tests.gpu [--json FILE] [--only NAME ...] [--seconds 480]
 
-It needs Python 3.11 to 3.13, torch 2.11 or newer, its torchvision, numpy, pillow, safetensors and
+It needs Python 3.11 to 3.13, torch 2.13 or newer, its torchvision, numpy, pillow, safetensors and
 pyarrow; with torchmetrics and faster-coco-eval it trains a detector, too, and with timm a
 transformer. A measurement that misses its goal does not fail. Without a GPU it skips the checks
 that need one. Exit codes: 0 all checks passed; 1 one failed; 2 the machine lacks a package.

@@ -11,7 +11,6 @@ from trainers.data import samples
 from trainers.data.dataset import DATASETS, Dataset, DatasetRequest
 from trainers.errors import DataRejected, LaunchInvalid
 from trainers.files import check_writable
-from trainers.parallelism.deepspeed import deepspeed_config
 from trainers.parallelism.devices import choose_kernels
 from trainers.parallelism.mesh import rank_coordinates
 from trainers.parallelism.world import World
@@ -38,7 +37,6 @@ def read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel
     """
     check_options(settings, world.size)
     coordinates = rank_coordinates(settings, world)
-    deepspeed_config(settings, world.size)
     check_writable(settings.output_dir, "--output-dir")
     check_writable(settings.checkpoint_dir, "--checkpoint-dir")
     if settings.champion is not None and world.is_first:

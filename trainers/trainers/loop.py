@@ -33,6 +33,7 @@ from trainers.serving.model_folder import Model, new_model
 from trainers.settings import Settings
 from trainers.tasks.task import Evaluation
 from trainers.warm_start import InitialModel
+from trainers.weight_copies import WeightCopies
 
 
 @contextlib.contextmanager
@@ -95,7 +96,7 @@ class Run:
             if of_images and settings.shift_pixels is None
             else None,
             shift_pixels=(settings.shift_pixels or 0) if of_images else 0,
-            pin_memory=world.device.type == "cuda",
+            device=world.device,
         )
         self.feed = DeviceFeed(
             batches.take,
@@ -104,13 +105,22 @@ class Run:
             # Other labels are numbers of samples, which the host needs.
             moves_labels=self.task.labels_are_classes,
         )
+        has_fused = self.parallel.is_whole or (
+            settings.optimizer == "adamw" and not self.parallel.has_mixed_tensors
+        )
         self.optimizer = build_optimizer(
             settings,
             self.parallel.network.parameters(),
             # torch's multi-tensor kernels cannot mix plain tensors and DTensors.
             foreach=False if self.parallel.has_mixed_tensors else None,
-            # A fused update is one kernel for all parameters; it takes plain tensors only.
-            fused=True if world.device.type == "cuda" and self.parallel.is_whole else None,
+            # A fused update is one kernel for all parameters. DTensors have one for AdamW only.
+            fused=True if world.device.type == "cuda" and has_fused else None,
+        )
+        self.copies = WeightCopies(
+            self.parallel.network,
+            decay=settings.average_weights,
+            keep_best=settings.keep_best,
+            let_go=self.parallel.reshard,
         )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
@@ -129,6 +139,8 @@ class Run:
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
+        self.kept_step = 0
+        """The number of steps after which the network had the model's weights."""
         self.speed = Speed(devices=world.size, device_type=world.device.type)
         self.curve = LearningCurve()
         self.track: Track = lambda step, numbers: None  # noqa: ARG005  # its parameters
@@ -136,8 +148,9 @@ class Run:
 
     def resume(self) -> None:
         """Load the newest checkpoint, if there is one."""
-        step, notes = self.saver.resume(self.parallel.network, self.optimizer)
-        self.parallel.start_engine(self.optimizer)
+        step, notes = self.saver.resume(
+            self.parallel.network, self.optimizer, self.copies.tensors()
+        )
         if not step:
             return
         self.step = self.resumed_from_step = self.saved_step = step
@@ -157,8 +170,10 @@ class Run:
             compiling = self.settings.compile_timeout_seconds
             self.heartbeat("the start of the compilation", compiling)
         self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
+        if self._evaluation_is_due():  # SIGTERM came in that step
+            self.evaluate()
         self.speed.start()
-        while self.step < self.steps:
+        while self.step < self.steps and not self._gives_up():
             status = self._step(stop)
             self.heartbeat(f"step {self.step}", None)
             self.speed.count(self.settings.batch_size)
@@ -175,8 +190,11 @@ class Run:
             wait_for_status = self.synchronisation.begin(self.step + 1, loss, stop=bool(stop))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, self.step, self.order.steps_per_epoch)
-        self.parallel.step(self.optimizer)
+        if self.settings.clip_gradients is not None:
+            self.parallel.clip_gradients(self.settings.clip_gradients)
+        self.optimizer.step()
         self.step += 1
+        self.copies.update(self.step)
         # Not before the update is queued: the host waits here for the next step's data, while the
         # device works on the queue.
         with self.speed.waiting_for_data():
@@ -209,32 +227,73 @@ class Run:
             self._save()
             self._finish_saving()
             raise Stopped(f"stopped by SIGTERM after step {step}, which is saved")
-        if step % self._evaluate_every == 0 and step < self.steps:  # the caller evaluates the last
+        if self._evaluation_is_due():
             self.evaluate()
-        if step % settings.checkpoint_every == 0 or step == self.steps:
+        if step % settings.checkpoint_every == 0 or step == self.steps or self._gives_up():
             self._save()
 
+    def _evaluation_is_due(self) -> bool:
+        """Whether the curve lacks an evaluation after this step. `conclude` does the last one."""
+        is_there = self.step in {point["step"] for point in self.curve.held_out[-1:]}
+        is_between = 0 < self.step < self.steps
+        return is_between and self.step % self._evaluate_every == 0 and not is_there
+
+    def _gives_up(self) -> bool:
+        """Whether too many evaluations were no better than the best one. All ranks agree."""
+        patience = self.settings.early_stop_evaluations
+        return patience is not None and self.curve.evaluations_since_best() >= patience
+
+    def conclude(self) -> Evaluation:
+        """Score the trained network. With --keep-best, first go back to the best evaluation."""
+        evaluation = self.evaluate()
+        self.kept_step = self.step
+        if self.settings.keep_best:
+            self.kept_step = int(self.curve.best()["step"])
+        if self.kept_step != self.step:
+            self.log(f"the best evaluation was after step {self.kept_step}: its weights are kept")
+            self.copies.restore()
+            evaluation = self._scored()
+        return evaluation
+
     def evaluate(self) -> Evaluation:
+        """Score the network for the learning curve; keep its weights, if they are the best."""
+        evaluation = self._scored()
+        points = self.curve.held_out
+        if points and points[-1]["step"] == self.step:  # training ended early at this evaluation
+            return evaluation
+        point = {"step": self.step, "loss": evaluation.loss, "accuracy": evaluation.headline}
+        points.append(point)
+        self.track(self.step, held_out_numbers(point))
+        if self.curve.best() is point:
+            with self.copies.averaged():
+                self.copies.keep()
+        return evaluation
+
+    def _scored(self) -> Evaluation:
         """Score the network on the held-out images, distributed over the ranks as in training."""
+        if self.settings.compile is not None:
+            compiling = self.settings.compile_timeout_seconds
+            self.heartbeat("the start of an evaluation", compiling)
         self.parallel.unify_buffers()
         self.parallel.module.eval()
-        evaluation = evaluate(
-            dataclasses.replace(self.model, network=self.parallel.evaluated),
-            self.dataset,
-            self.world,
-            coordinates=self.parallel.coordinates,
-            progress=lambda: self.heartbeat(f"a pass of evaluation after step {self.step}", None),
-        )
+        with self.copies.averaged():
+            evaluation = evaluate(
+                dataclasses.replace(self.model, network=self.parallel.evaluated),
+                self.dataset,
+                self.world,
+                coordinates=self.parallel.coordinates,
+                progress=lambda: self.heartbeat(
+                    f"a pass of evaluation after step {self.step}", None
+                ),
+            )
         self.parallel.module.train()
         self._check_finite("the loss on held-out images", evaluation.loss)
-        point = {"step": self.step, "loss": evaluation.loss, "accuracy": evaluation.headline}
-        self.curve.held_out.append(point)
-        self.track(self.step, held_out_numbers(point))
         return evaluation
 
     def trained(self) -> Model | None:
         """Return the whole model in the CPU's memory on rank 0; None on other ranks."""
-        state = self.parallel.whole_state()
+        with self.copies.averaged():
+            state = self.parallel.whole_state()
         if not self.world.is_first:
             return None
         whole = new_model(self.settings.model, self.dataset.classes, self.settings.image_format)
@@ -293,10 +352,11 @@ class Run:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
         self._check_weights()
         self.parallel.unify_buffers()
+        self.curve.add_speed(self.speed.report())
         notes = self.curve.to_bytes() if self.world.is_first else b""
-        optimizer = self.parallel.saved_optimizer(self.optimizer)
         self._finish_saving()
-        self.saver.start(self.step, self.parallel.network, optimizer, notes)
+        copies = self.copies.tensors()
+        self.saver.start(self.step, self.parallel.network, self.optimizer, notes, copies)
         self.saved_step = self.step
 
     def _finish_saving(self) -> None:

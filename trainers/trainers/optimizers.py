@@ -5,6 +5,7 @@ The rate is a pure function of the step, so that checkpoints do not contain it.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainers.arguments import is_dotted
+from trainers.errors import LaunchInvalid
 from trainers.plugins import make
 from trainers.settings import SGD, Settings
 
@@ -38,7 +40,8 @@ def build_optimizer(
     `foreach` and `fused` select torch's kernels for an update; None: torch chooses.
 
     Raises:
-        LaunchInvalid: the dotted path cannot be imported, or returns no optimizer.
+        LaunchInvalid: the dotted path cannot be imported, or returns no optimizer, or one that does
+            not take such parameters or needs more than gradients.
 
     Source: SGD with Nesterov's momentum as in torch.optim.SGD; AdamW, arXiv 1711.05101.
     """
@@ -47,7 +50,7 @@ def build_optimizer(
     for parameter in parameters:
         groups[parameter.ndim <= 1]["params"].append(parameter)
     if is_dotted(settings.optimizer):
-        return make(settings.optimizer, Optimizer, groups, lr=rate, weight_decay=decay)
+        return _own(settings.optimizer, groups, lr=rate, weight_decay=decay)
     if settings.optimizer != SGD:
         return torch.optim.AdamW(groups, rate, weight_decay=decay, foreach=foreach, fused=fused)
     return torch.optim.SGD(
@@ -59,6 +62,24 @@ def build_optimizer(
         foreach=foreach,
         fused=fused,
     )
+
+
+def _own(path: str, groups: list[dict[str, Any]], **further: float) -> Optimizer:
+    try:
+        optimizer = make(path, Optimizer, groups, **further)
+        if (
+            inspect.signature(optimizer.step).parameters["closure"].default
+            is inspect.Parameter.empty
+        ):
+            raise ValueError("its step needs a closure")  # noqa: TRY301  # one exit
+        if isinstance(optimizer, torch.optim.SparseAdam):
+            raise ValueError("it needs sparse gradients")  # noqa: TRY301, TRY004  # the same
+    except (TypeError, ValueError) as error:
+        raise LaunchInvalid(
+            f"--optimizer {path} cannot train here: {error}; name one that takes two groups of "
+            "parameters, lr and weight_decay, or a factory of yours that makes it of them"
+        ) from error
+    return optimizer
 
 
 def learning_rate(settings: Settings, step: int, steps_per_epoch: int) -> float:

@@ -4,6 +4,7 @@
 |---|---|
 | model/ | the model, see `trainers.serving.model_folder` |
 | comparison.json | model and champion by label, see `trainers.reports.comparison` |
+| curve.svg | the losses by step, see `trainers.reports.picture` |
 | report.json | for people: classes, confusions, speed, learning curve, quarantined files |
 | metrics.json | a flat object, name → number; written last: it marks the results as complete |
 | error.json | on failure only, see `trainers.reports.error_file` |
@@ -18,11 +19,21 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
-from trainers.files import write_json_atomically
+import torch
+
+from trainers.files import write_atomically, write_json_atomically
 from trainers.loop import Run
 from trainers.reports.comparison import compare
+from trainers.reports.efficiency import (
+    exchange_fraction,
+    operations_per_image,
+    peak_operations,
+    scaling_efficiency,
+    what_limits,
+)
+from trainers.reports.picture import draw
 from trainers.reports.speed import peak_memory_bytes
-from trainers.serving.model_folder import Model, save_model
+from trainers.serving.model_folder import Model, new_model, save_model
 from trainers.tasks.task import Evaluation
 
 # The packages on whose versions a model's results depend.
@@ -38,12 +49,35 @@ def metrics_of(run: Run, evaluation: Evaluation) -> dict[str, float]:
         "classes": len(run.dataset.classes),
         "quarantined_files": len(run.dataset.quarantined),
         "steps": run.step,
+        "kept_step": run.kept_step,
         "resumed_from_step": run.resumed_from_step,
         "warm_start": int(run.initial_model is not None),
         "train_seconds": run.speed.seconds,
         "images_per_second": run.speed.report()["images_per_second"],
         "devices": run.speed.devices,
     }
+
+
+def speed_of(run: Run) -> dict[str, float | str]:
+    """Return the speed, what a device was used for, and a sentence on what limited the speed."""
+    speed, device, settings = run.speed.report(), run.world.device, run.settings
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    peak, image_format = peak_operations(name, settings.precision), settings.image_format
+    utilization = None
+    if peak is not None and run.task.labels_are_classes and run.task.inputs_are_images:
+        operations = operations_per_image(
+            lambda: new_model(settings.model, run.dataset.classes, image_format).network,
+            (image_format.channels, image_format.size, image_format.size),
+        )
+        utilization = speed["images_per_second_per_device"] * operations / peak
+    known = {
+        "peak_device_memory_bytes": peak_memory_bytes(device),
+        "model_operations_utilization": utilization,
+        "exchange_fraction": exchange_fraction(run.parallel.module),
+        "scaling_efficiency": scaling_efficiency(speed, run.curve.speeds),
+    }
+    speed |= {name: value for name, value in known.items() if value is not None}
+    return speed | {"limited_by": what_limits(speed)}
 
 
 def write_outputs(
@@ -54,7 +88,7 @@ def write_outputs(
     champion: Evaluation | None,
 ) -> None:
     """Write the results of a run after its last step, with the whole model on the CPU."""
-    output, dataset, device = run.settings.output_dir, run.dataset, run.world.device
+    output, dataset = run.settings.output_dir, run.dataset
     initial = None if run.initial_model is None else run.initial_model.lineage()
     packages = (*_PACKAGES, *(["timm"] if model.architecture.startswith("timm/") else []))
     versions = {name: importlib.metadata.version(name) for name in packages}
@@ -72,11 +106,12 @@ def write_outputs(
         "classes": list(dataset.classes),
         "initial_model": initial,
         **evaluation.details,
-        "speed": run.speed.report() | {"peak_device_memory_bytes": peak_memory_bytes(device)},
-        "curve": dataclasses.asdict(run.curve),
+        "speed": speed_of(run),
+        "curve": {"train": run.curve.train, "held_out": run.curve.held_out},
         "quarantined": [dataclasses.asdict(problem) for problem in dataset.quarantined],
     }
     write_json_atomically(output / "report.json", report)
+    write_atomically(output / "curve.svg", draw(run.curve).encode())
     compared = None if champion is None else compare(evaluation, champion, dataset.classes)
     if compared is not None:
         write_json_atomically(output / "comparison.json", compared)

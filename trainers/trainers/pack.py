@@ -53,7 +53,7 @@ class Options:
     target: Path = option(..., "of shards and their index.json", is_positional=True)
     manifest: Path = option(..., "manifest.jsonl, or its folder")
     dataset_version: str | None = option(None, "default: computed from the manifest")
-    format: Literal["parquet", "tfrecord"] = option("parquet")
+    format: Literal["parquet", "tar"] = option("parquet")
     shard_images: PositiveInteger = option(8192, "at most so many in a shard")
     shard_mib: PositiveInteger = option(64, "at most so large a shard")
     max_bad_fraction: Fraction = option(0.01, "of files that may be bad")

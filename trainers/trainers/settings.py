@@ -1,7 +1,6 @@
 """The command line of `trainers.train` as a frozen dataclass: each field is an option.
 
-`trainers.parallelism.mesh` checks the rank coordinates, `trainers.parallelism.deepspeed` the config
-of DeepSpeed.
+`trainers.parallelism.mesh` checks the rank coordinates.
 """
 
 from __future__ import annotations
@@ -45,6 +44,13 @@ _DECISIVE = (
     *("peak_learning_rate", "schedule", "warm_up_epochs", "decay_epochs", "momentum"),
     *("chosen_weight_decay", "label_smoothing", "augment", "crop_area", "shift_pixels"),
     *("shuffle_window", "precision", "seed"),
+)
+
+
+# The same, but left out where an option is not given: earlier checkpoints stay valid.
+_DECISIVE_IF_GIVEN = (
+    *("clip_gradients", "average_weights", "keep_best", "early_stop_evaluations"),
+    "decisive_evaluations",
 )
 
 
@@ -96,6 +102,16 @@ class Settings(ParallelOptions, DataOptions):
     )
     shift_pixels: Count | None = option(
         None, "of small images: instead of crops, random shifts by so many pixels; 0 for none"
+    )
+    clip_gradients: PositiveNumber | None = option(
+        None, "the largest norm of a batch's gradient; a longer one is scaled down to it"
+    )
+    average_weights: Fraction | None = option(
+        None, "score and keep a moving average of the weights, with this decay, as 0.999"
+    )
+    keep_best: bool = option(False, "keep the weights of the best evaluation, not the last ones")
+    early_stop_evaluations: PositiveInteger | None = option(
+        None, "end the training after so many evaluations without a better headline"
     )
     shuffle_window: PositiveInteger = option(
         SHUFFLE_WINDOW,
@@ -149,9 +165,17 @@ class Settings(ParallelOptions, DataOptions):
         """The weight decay: the option, or the optimizer's default."""
         return _DECAYS[self.optimizer != SGD] if self.weight_decay is None else self.weight_decay
 
+    @property
+    def decisive_evaluations(self) -> int | None:
+        """The epochs between evaluations, if these decide which weights are kept."""
+        return self.evaluate_every if self.keep_best or self.early_stop_evaluations else None
+
     def fingerprint(self) -> str:
         """Return a hash of the settings that determine the weights."""
         decisive = {name: getattr(self, name) for name in _DECISIVE}
+        for name in _DECISIVE_IF_GIVEN:
+            if value := getattr(self, name):
+                decisive[name] = value
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
@@ -187,14 +211,20 @@ def check_options(settings: Settings, ranks: int) -> None:
         f"--momentum is of --optimizer {SGD}: leave it out with {settings.optimizer}": (
             settings.momentum != Settings.momentum and not is_sgd
         ),
-        f"--optimizer {settings.optimizer} cannot run under --deepspeed: use {SGD}": (
-            settings.deepspeed is not None and not is_sgd
-        ),
         "--decay-epochs and --schedule step belong together: give both or neither": (
             (settings.schedule == "step") != bool(settings.decay_epochs)
         ),
         f"--decay-epochs {last_decay:g} is not before the end of --epochs {epochs}: lower it": (
             last_decay >= epochs
+        ),
+        "--keep-best and --early-stop-evaluations choose among evaluations: add --evaluate-every": (
+            bool(settings.keep_best or settings.early_stop_evaluations)
+            and settings.evaluate_every is None
+        ),
+        "--clip-gradients does not work with --tensor-parallel and --pipeline-parallel, where no "
+        "rank has the whole gradient: leave it out": (
+            settings.clip_gradients is not None
+            and settings.tensor_parallel * settings.pipeline_parallel > 1
         ),
         "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp": (
             settings.keep_gathered and settings.parallel != "fsdp"

@@ -64,7 +64,7 @@ def train(settings: Settings, world: World) -> None:
                 run.fit(stop)
             if stop:
                 raise Stopped("stopped by SIGTERM after the last step, which is saved")
-            evaluation = run.evaluate()
+            evaluation = run.conclude()
         model = run.trained()
         metrics = metrics_of(run, evaluation)
         champion = None

@@ -21,7 +21,7 @@ from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.images import Samples, SampleSource
 
 HANGS_AFTER_IMAGES = 24  # three steps of two ranks
-SLOW_SECONDS = 8.0
+SLOW_SECONDS = 4.0
 _NEVER = threading.Event()
 _SMALL_DISK = 100_000  # bytes of a file
 _ALL_MEMORY = 2**46  # bytes: more than any machine has, less than an address space

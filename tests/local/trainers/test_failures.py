@@ -59,7 +59,7 @@ def test_a_rank_that_is_gone_is_named_by_the_others(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--dataset", f"{FAILING}:stripes_on_a_slow_disk", "--checkpoint-every", "2"),
+        ("--dataset", f"{FAILING}:stripes_on_a_slow_disk", "--checkpoint-every", "8"),
         ("--model", f"{FAILING}:SlowToCompile", "--compile", "eager"),
     ],
     ids=["checkpoint", "compilation"],

@@ -90,6 +90,19 @@ def test_bf16_loses_nearly_as_fp32(options: tuple[str, ...], train: Any, plain: 
     assert done.losses == pytest.approx(plain.losses, rel=BF16_TOLERANCE)
 
 
+def test_averages_the_best_weights_and_clipping_go_on_in_shards(
+    train: Any, plain: Any, tmp_path: Path
+) -> None:
+    options = ("--average-weights", "0.5", "--keep-best", "--clip-gradients", "0.1", *EVALUATED)
+    copies = train(*options, *EVERY_4)
+    assert copies.losses_after(2) != pytest.approx(plain.losses_after(2), rel=1e-3)
+    folder = copies.copied_without_checkpoint(8, tmp_path)
+    done = train(*options, *EVERY_4, *FSDP, "--keep-gathered", folder=folder)
+    assert done.losses == pytest.approx(copies.losses_after(4), rel=SAME_BUT_FOR_ROUNDING)
+    for name in ("accuracy", "kept_step"):
+        assert done.result("metrics")[name] == copies.result("metrics")[name]
+
+
 @pytest.mark.parametrize("resumed_with", [(), FSDP], ids=["ddp", "fsdp"])
 def test_adamw_goes_on_where_it_stopped(
     resumed_with: tuple[str, ...], train: Any, tmp_path: Path, adamw: Any
@@ -116,6 +129,7 @@ def test_a_checkpoint_of_two_shards_loads_on_any_ranks(
     folder = sharded.copied_without_checkpoint(8, tmp_path)
     done = train(*resumed_with, ranks=ranks, folder=folder)
     assert "resumed from step 4\n" in done.seen
+    assert ("scaling_efficiency" in done.result("report")["speed"]) == (ranks > 2)
     assert done.losses == pytest.approx(plain.losses_after(4), rel=SAME_BUT_FOR_ROUNDING)
 
 
@@ -176,6 +190,11 @@ def test_the_report_tells_speed_waits_and_the_curve(plain: Any) -> None:
     assert speed["devices"] == 2
     assert speed["images_per_second"] == pytest.approx(2 * speed["images_per_second_per_device"])
     assert 0 < speed["data_wait_seconds"] < speed["train_seconds"]
+    assert 0 <= speed["exchange_fraction"] < 1
+    assert speed["peak_device_memory_bytes"] > 0
+    assert speed["limited_by"]
+    assert "scaling_efficiency" not in speed
+    assert (plain.results / "curve.svg").read_text().count("<polyline") == 2
     curve = report["curve"]["train"]
     assert [point["step"] for point in curve] == list(range(1, 9))
     assert {p["step"]: round(p["loss"], 6) for p in curve} == plain.losses

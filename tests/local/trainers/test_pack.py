@@ -134,15 +134,15 @@ def test_a_folder_and_its_shards_train_alike_to_the_bit(
 ) -> None:
     images, manifest = many_digits
     target = str(tmp_path / "x")
-    options = ("--manifest", str(manifest), "--format", "tfrecord")
+    options = ("--manifest", str(manifest), "--format", "tar")
     assert program.main([str(images), target, *options]) == 0
     of_version = ("--manifest", str(manifest), *ON_DIGITS, "--epochs", "1")
     folder = train("--dataset", "folder", "--data", str(images), *of_version)
     parquet = train("--dataset", "shards", "--data", str(shards), *of_version)
-    tfrecord = train("--dataset", "shards", "--data", target, *of_version)
+    tar = train("--dataset", "shards", "--data", target, *of_version)
     assert len(folder.losses) == STEPS // 2
-    assert folder.losses == parquet.losses == tfrecord.losses
-    assert folder.weights == parquet.weights == tfrecord.weights
+    assert folder.losses == parquet.losses == tar.losses
+    assert folder.weights == parquet.weights == tar.weights
     assert folder.result("metrics")["loss"] == parquet.result("metrics")["loss"]
     assert parquet.result("report")["speed"]["data_wait_seconds"] >= 0
 

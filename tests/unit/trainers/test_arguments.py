@@ -11,7 +11,7 @@ from trainers import pack
         ["--max-bad-fraction", "nan"],
         ["--max-bad-fraction", "1.1"],
         ["--shard-images", "0"],
-        ["--format", "tar"],
+        ["--format", "zip"],
         ["--shard-mib", "x"],
     ],
 )

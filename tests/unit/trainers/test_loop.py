@@ -14,7 +14,9 @@ import torch
 from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
+from trainers.errors import Stopped
 from trainers.loop import Run, stop_requests
+from trainers.outputs import metrics_of
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import new_model, save_model
@@ -54,7 +56,7 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
         events.append(f"fetch {step}")
 
     monkeypatch.setattr(run.speed, "waiting_for_data", waiting_for_data)
-    monkeypatch.setattr(run.parallel, "step", update)
+    monkeypatch.setattr(run.optimizer, "step", update)
     monkeypatch.setattr(run.feed, "prefetch", prefetch)
     run.fit([])
     step = [
@@ -66,6 +68,79 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
         "end of count",
     ]
     assert events == [event.format(number) for number in (1, 2) for event in step]
+
+
+def test_held_out_images_are_scored_in_the_precision_of_the_training(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "--precision", "bf16")
+    types: list[torch.dtype] = []
+    for module in run.parallel.network.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, __, output: types.append(output.dtype))
+    run.evaluate()
+    assert set(types) == {torch.bfloat16}
+
+
+CHOSEN = ("--epochs", "6", "--evaluate-every", "1", "--keep-best", "--average-weights", "0.5")
+
+
+def learned(folder: Path, *options: str) -> tuple[Run, dict[str, list[float]]]:
+    """Train to the end, on from the newest checkpoint; return the model's weights, too."""
+    run = a_run(folder, *CHOSEN, *options)
+    run.resume()
+    run.fit([])
+    evaluation = run.conclude()
+    assert evaluation.loss == run.curve.best()["loss"]  # the average of the best step, to the bit
+    model = run.trained()
+    assert model is not None
+    return run, {name: weight.tolist() for name, weight in model.network.state_dict().items()}
+
+
+def test_the_weights_of_the_best_evaluation_are_kept_also_after_a_resume(tmp_path: Path) -> None:
+    run, weights = learned(tmp_path, "--checkpoint-every", "8")
+    accuracies = [point["accuracy"] for point in run.curve.held_out]
+    assert len(accuracies) == 6
+    best = 2 * (accuracies.index(max(accuracies)) + 1)
+    assert run.kept_step == best < 8
+    assert metrics_of(run, run.evaluate())["kept_step"] == best
+
+    next(tmp_path.glob("step-00000012-*.json")).unlink()
+    again, resumed = learned(tmp_path, "--checkpoint-every", "8")
+    assert again.resumed_from_step == 8  # the best weights are in that checkpoint only
+    assert again.kept_step == best
+    assert resumed == weights
+
+
+def test_an_evaluation_that_sigterm_prevents_is_made_up_for(tmp_path: Path) -> None:
+    an_epoch = ("--batch-size", "32")
+    undisturbed, weights = learned(tmp_path / "undisturbed", *an_epoch)
+    stopped = a_run(tmp_path / "stopped", *CHOSEN, *an_epoch)
+    with pytest.raises(Stopped, match="after step 1, which is saved"):
+        stopped.fit([signal.SIGTERM])
+    assert stopped.curve.held_out == []
+    resumed, again = learned(tmp_path / "stopped", *an_epoch)
+    assert resumed.resumed_from_step == 1
+    assert resumed.curve.held_out == undisturbed.curve.held_out
+    assert again == weights
+
+
+def test_training_ends_after_evaluations_that_are_no_better(tmp_path: Path) -> None:
+    options = ("--early-stop-evaluations", "2", "--checkpoint-every", "100")
+    run, weights = learned(tmp_path, *options)
+    assert run.step == run.kept_step + 4 < run.steps
+    again, resumed = learned(tmp_path, *options)
+    assert again.resumed_from_step == again.step == run.step  # the end is saved
+    assert resumed == weights
+    assert again.curve == run.curve
+
+
+def test_a_long_gradient_is_scaled_down(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "--clip-gradients", "0.001", "--optimizer", "torch.optim:SGD")
+    before = [parameter.detach().clone() for parameter in run.parallel.network.parameters()]
+    run.fit([])
+    gradients = [p.grad for p in run.parallel.network.parameters() if p.grad is not None]
+    norm = torch.linalg.vector_norm(torch.cat([each.flatten() for each in gradients]))
+    assert len(gradients) == len(before)
+    assert float(norm) == pytest.approx(0.001, rel=0.01)
 
 
 @pytest.mark.parametrize("option", ["--initial-model", "--pretrained"])

@@ -113,3 +113,49 @@ def test_a_step_schedule_takes_a_tenth_at_the_end_of_each_epoch_named() -> None:
 def test_a_constant_schedule_stays_at_its_peak() -> None:
     found = rates(1, 9, "--schedule", "constant", "--warm-up-epochs", "2", peak=0.1)
     assert found == [0.05, *[0.1] * 8]
+
+
+REFUSED = {
+    "LBFGS": "weight_decay",
+    "Muon": "2D parameters",
+    "Rprop": "weight_decay",
+    "SparseAdam": "weight_decay",
+}
+
+
+OF_TORCH = [
+    name
+    for name in torch.optim.__all__
+    if isinstance(getattr(torch.optim, name), type) and name != "Optimizer"
+]
+
+
+@pytest.mark.parametrize("name", OF_TORCH)
+def test_every_optimizer_of_torch_is_built_or_refused_by_name(name: str) -> None:
+    """tests/unit/trainers/checkpointing has that those built resume to the bit."""
+    options = settings_of("--optimizer", f"torch.optim:{name}")
+    parameters = [nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(2))]
+    if name in REFUSED:
+        with pytest.raises(LaunchInvalid, match=f"torch.optim:{name} .*{REFUSED[name]}"):
+            build_optimizer(options, parameters)
+    else:
+        assert type(build_optimizer(options, parameters)).__name__ == name
+
+
+def sparse_adam(groups: Any, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    del weight_decay
+    return torch.optim.SparseAdam([{"params": group["params"]} for group in groups], lr=lr)
+
+
+def lbfgs(groups: Any, *, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    del weight_decay
+    return torch.optim.LBFGS([each for group in groups for each in group["params"]], lr=lr)
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("sparse_adam", "sparse gradients"), ("lbfgs", "a closure")]
+)
+def test_an_optimizer_that_needs_more_than_gradients_is_refused(name: str, needed: str) -> None:
+    path = f"{__name__}:{name}"
+    with pytest.raises(LaunchInvalid, match=f"{name} cannot train here: .*{needed}"):
+        build_optimizer(settings_of("--optimizer", path), [nn.Parameter(torch.zeros(2, 2))])

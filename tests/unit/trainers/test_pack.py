@@ -38,7 +38,7 @@ def test_a_plan_has_each_file_once_and_keeps_the_limits(
     entries = tuple(Entry(path=f"a/{n}", size=size) for n, size in enumerate(sizes))
     tasks = plan(
         Manifest(version="v1", entries=entries),
-        storage="tfrecord",
+        storage="tar",
         shard_images=images,
         shard_bytes=size,
     )
@@ -49,7 +49,7 @@ def test_a_plan_has_each_file_once_and_keeps_the_limits(
         assert len(task.entries) == 1 or sum(entry.size for entry in task.entries) <= size
 
 
-@pytest.mark.parametrize("storage", ["parquet", "tfrecord"])
+@pytest.mark.parametrize("storage", ["parquet", "tar"])
 def test_the_same_files_make_the_same_bytes(storage: str, tmp_path: Path) -> None:
     manifest = lay_down(tmp_path / "files", good_files(60))
     tasks = small_plan(manifest, storage=storage)

@@ -6,7 +6,6 @@ there as it does on a GPU, so no GPU is needed to see it.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,6 @@ from trainers.parallelism.world import World
 from trainers.tasks.classification import Classification
 
 META = torch.device("meta")
-
-
-@pytest.fixture(autouse=True)
-def _no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unchanged(*_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    monkeypatch.setattr(torch, "autocast", unchanged)  # there is none for the meta device
 
 
 def a_run(tmp_path: Path, options: str) -> Run:

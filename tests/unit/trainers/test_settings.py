@@ -75,7 +75,6 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "device": "cpu",
         "deterministic": True,
         "accumulate": 7,
-        "deepspeed": Path("x"),
         "compile": "eager",
         "channels_last": True,
         "checkpoint_activations": True,
@@ -104,6 +103,10 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "weight_decay": 0.7,
         "label_smoothing": 0.7,
         "augment": "mine:mixup",
+        "clip_gradients": 0.7,
+        "average_weights": 0.7,
+        "keep_best": True,
+        "early_stop_evaluations": 7,
         "crop_area": 0.7,
         "shift_pixels": 7,
         "shuffle_window": 7,
@@ -119,6 +122,12 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         assert changed.fingerprint() != settings.fingerprint(), name
 
 
+def test_the_interval_of_evaluations_decides_only_where_they_choose_the_weights() -> None:
+    choosing = settings_of("--keep-best", "--evaluate-every", "1")
+    rarer = dataclasses.replace(choosing, evaluate_every=2)
+    assert rarer.fingerprint() != choosing.fingerprint()
+
+
 def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
     given = ("--learning-rate", "0.1", "--batch-size", "512")
     assert settings_of(*given).peak_learning_rate == 0.1
@@ -132,10 +141,13 @@ def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
         ("--shift-pixels 8 --image-size 8", "0 for none"),
         ("--crop-area 0.5 --shift-pixels 1", "leave one out"),
         ("--keep-gathered", "add --parallel fsdp"),
+        ("--keep-best", "add --evaluate-every"),
+        ("--early-stop-evaluations 2", "add --evaluate-every"),
+        ("--clip-gradients 1 --tensor-parallel 2", "leave it out"),
+        ("--clip-gradients 1 --pipeline-parallel 2", "leave it out"),
         ("--decode-threads 4 --dataset coco", "--dataset shards"),
         ("--step-timeout-seconds 60 --peer-timeout-seconds 60", "lower the one"),
         ("--momentum 0.5 --optimizer adamw", "leave it out with adamw"),
-        ("--optimizer adamw --deepspeed x", "use sgd"),
         ("--decay-epochs 3", "give both or neither"),
         ("--decay-epochs 30 --schedule step --epochs 30", "lower it"),
         ("--compile magic", "inductor"),
@@ -158,7 +170,8 @@ def test_options_that_make_no_sense_together_say_what_to_change(
         "",
         "--warm-up-epochs 10 --epochs 10",
         "--shift-pixels 7 --image-size 8",
-        "--keep-gathered --parallel fsdp",
+        "--keep-gathered --parallel fsdp --clip-gradients 1",
+        "--keep-best --early-stop-evaluations 2 --evaluate-every 1",
         "--decode-threads 4 --dataset shards",
         "--decode-threads 4 --dataset mine.trees:dataset",
         "--step-timeout-seconds 59 --peer-timeout-seconds 60",

@@ -6,19 +6,21 @@ cannot interleave with those of the training.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainers.checkpointing import sharded_state
 from trainers.checkpointing.checkpoints import Checkpoint, CheckpointFolder, sha256_of
 from trainers.errors import CheckpointUnwritable
 from trainers.files import write_atomically
+from trainers.parallelism.devices import thread_of
 from trainers.parallelism.world import World
 
 # Rank 0's notes. They are a file of the checkpoint, so that the record has their hash.
@@ -40,22 +42,28 @@ class Saver:
         if world.size > 1:
             timeout = timedelta(seconds=timeout_seconds)
             self._group = dist.new_group(backend="gloo", timeout=timeout)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._thread = thread_of(world.device, "checkpoint")
         self._work: Future[None] | None = None
         self._staged: sharded_state.State | None = None
 
     def start(
-        self, step: int, network: nn.Module, optimizer: Optimizer, notes: bytes = b""
+        self,
+        step: int,
+        network: nn.Module,
+        optimizer: Optimizer,
+        notes: bytes = b"",
+        further: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Copy the tensors of network and optimizer, then write them in the background.
 
-        `step` is the number of completed steps. `resume` returns it and rank 0's `notes`.
+        `step` is the number of completed steps. `resume` returns it and rank 0's `notes`, and loads
+        the `further` tensors, too.
 
         Raises:
             CheckpointUnwritable: the previous save failed, see `finish`.
         """
         self.finish()
-        now = sharded_state.state_of(network, optimizer)
+        now = sharded_state.state_of(network, optimizer, further)
         self._staged = state = sharded_state.staged(now, into=self._staged)
         self._work = self._thread.submit(self._save, step, state, notes)
 
@@ -69,8 +77,13 @@ class Saver:
         if self._work is not None:
             self._work.result()
 
-    def resume(self, network: nn.Module, optimizer: Optimizer) -> tuple[int, bytes]:
-        """Load the newest undamaged checkpoint; return its step and, on rank 0, its notes.
+    def resume(
+        self,
+        network: nn.Module,
+        optimizer: Optimizer,
+        further: Mapping[str, Tensor] | None = None,
+    ) -> tuple[int, bytes]:
+        """Load the newest undamaged checkpoint in place; return its step and its notes.
 
         The step is 0 if there is none. Only rank 0 lists the folder, since its mounts on several
         machines may show different states. Every rank verifies a part of the files.
@@ -84,10 +97,10 @@ class Saver:
                 reason = damage or "corrupt: another rank found a file that differs from its record"
                 self._folder.skip(folder.name, reason)
                 continue
-            sharded_state.read(folder, network, optimizer, self._group)
+            sharded_state.read(folder, network, optimizer, self._group, further)
             has_notes = self._world.is_first and _NOTES_NAME in checkpoint.files
             notes = (folder / _NOTES_NAME).read_bytes() if has_notes else b""
-            return checkpoint.step, notes
+            return checkpoint.step, self._world.gather(notes)[0]
         return 0, b""
 
     def _save(self, step: int, state: sharded_state.State, notes: bytes) -> None:

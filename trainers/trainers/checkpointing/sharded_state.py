@@ -14,7 +14,7 @@ import io
 import json
 import pickle
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +53,18 @@ _INDEX_CLASSES = {
 }
 
 
-def state_of(network: nn.Module, optimizer: Optimizer) -> State:
+def state_of(
+    network: nn.Module, optimizer: Optimizer, further: Mapping[str, Tensor] | None = None
+) -> State:
     """Return the tensors themselves, not copies, and the optimizer's numbers as tensors.
+
+    `further` are tensors by name that the state holds, too.
 
     Raises:
         LaunchInvalid: the optimizer keeps what a checkpoint cannot hold.
     """
-    return _model_state(network) | optimizer_state.state_of(network, optimizer)
-
-
-def _model_state(network: nn.Module) -> State:
-    return {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
+    model = {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
+    return model | optimizer_state.state_of(network, optimizer) | dict(further or {})
 
 
 def fingerprint(network: nn.Module) -> str:
@@ -121,7 +122,11 @@ def write(folder: Path, state: State, group: dist.ProcessGroup | None) -> None:
 
 
 def read(
-    folder: Path, network: nn.Module, optimizer: Optimizer, group: dist.ProcessGroup | None
+    folder: Path,
+    network: nn.Module,
+    optimizer: Optimizer,
+    group: dist.ProcessGroup | None,
+    further: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Load a checkpoint of any number of ranks. A collective call of all ranks.
 
@@ -137,7 +142,7 @@ def read(
         if isinstance(entry, TensorStorageMetadata)  # `_TensorsOnly` refuses all others
     }
     optimizer_state.create(network, optimizer, stored)
-    state = state_of(network, optimizer)
+    state = state_of(network, optimizer, further)
     with _failures_as_they_are():
         load(
             state,

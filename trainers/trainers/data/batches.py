@@ -7,7 +7,7 @@ does not. Source: docs.pytorch.org, "CUDA semantics" (streams; pinned memory).
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor
 
 from trainers.data.images import RandomCrop, Samples, SampleSource, random_views, shifted
 from trainers.data.order import Order
+from trainers.parallelism.devices import thread_of
 
 # Steps to prepare in advance, so that training does not wait for an occasional slow read.
 _STEPS_AHEAD = 2
+CPU = torch.device("cpu")
 
 
 @dataclass(eq=False)
@@ -38,11 +40,11 @@ class Batches:
     """The part of an image to train on; None: samples as the source has them."""
     shift_pixels: int = 0
     """The largest random shift of an image that is not cropped."""
-    pin_memory: bool = False
-    """Whether to put shares into pinned memory, from which CUDA copies asynchronously."""
+    device: torch.device = CPU
+    """Shares for CUDA are put into pinned memory, from which it copies asynchronously."""
 
     def __post_init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
+        self._thread = thread_of(self.device, "batches")
         self._made: dict[int, Future[Samples]] = {}
 
     def take(self, step: int) -> Samples:
@@ -67,7 +69,7 @@ class Batches:
         if self.shift_pixels:
             offsets = self.share(self.order.shifts(step, self.shift_pixels))
             samples = Samples(inputs=shifted(samples.inputs, offsets), labels=samples.labels)
-        if not self.pin_memory:
+        if self.device.type != "cuda":
             return samples
         return Samples(inputs=samples.inputs.pin_memory(), labels=samples.labels.pin_memory())
 

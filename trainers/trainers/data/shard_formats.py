@@ -3,26 +3,27 @@
 | format | a sample is | a group is |
 |---|---|---|
 | parquet | a row: path, label, image (the file's bytes) | a row group |
-| tfrecord | image/filename, image/class/text, image/encoded | a run of records |
+| tar | a JSON file with path, label and checksum, then the image file | a run of files |
 
-Parquet has a checksum for each page, TFRecord for each record. With the same version of pyarrow,
-the same samples always make the same bytes.
+Parquet has a checksum for each page; that in the JSON is of the whole sample. With the same version
+of pyarrow, the same samples always make the same bytes.
 
-Sources: parquet.apache.org (file format); `trainers.data.tfrecord`, with the
-names that TensorFlow's object detection and slim libraries use.
+Sources: parquet.apache.org (file format); webdataset.github.io, whose readers take such archives:
+the files of a sample follow each other, and their names differ in the ending only.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import tarfile
+import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from google.protobuf.message import DecodeError
-
-from trainers.data.tfrecord import Example, decode_records, encode_record
 
 
 class ShardDamaged(Exception):
@@ -49,7 +50,7 @@ class ShardFormat(NamedTuple):
 
 
 _SCHEMA = pa.schema({"path": pa.string(), "label": pa.string(), "image": pa.binary()})
-_FEATURES = ("image/filename", "image/class/text", "image/encoded")
+_ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".bmp"}
 
 
 def _encode_parquet(groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
@@ -81,47 +82,57 @@ def _read_parquet(path: Path, _: Sequence[int], groups: range) -> list[Row]:
         raise
 
 
-def _encode_tfrecord(groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
-    """Encode and return the offsets, since the format itself has no list of records."""
-    content = bytearray()
-    offsets = [0]
-    for rows in groups:
-        for row in rows:
-            example = Example()
-            values = (row.path.encode(), row.label.encode(), row.image)
-            for name, value in zip(_FEATURES, values, strict=True):
-                example.features.feature[name].bytes_list.value.append(value)
-            content += encode_record(example.SerializeToString(deterministic=True))
-        offsets.append(len(content))
-    return bytes(content), offsets
+def _encode_tar(groups: Sequence[Sequence[Row]]) -> tuple[bytes, list[int]]:
+    """Encode and return the offsets, since an archive has no list of its files."""
+    stream = io.BytesIO()
+    offsets, number = [0], 0
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for rows in groups:
+            for row in rows:
+                about = {"path": row.path, "label": row.label, "crc32": _checksum(row)}
+                ending = PurePosixPath(row.path).suffix.lower()
+                for name, content in (
+                    ("json", json.dumps(about).encode()),
+                    (ending[1:] if ending in _ENDINGS else "image", row.image),
+                ):
+                    file = tarfile.TarInfo(f"{number:08d}.{name}")
+                    file.size = len(content)
+                    archive.addfile(file, io.BytesIO(content))
+                number += 1
+            offsets.append(archive.offset)
+    return stream.getvalue(), offsets
 
 
-def _read_tfrecord(path: Path, offsets: Sequence[int], groups: range) -> list[Row]:
+def _read_tar(path: Path, offsets: Sequence[int], groups: range) -> list[Row]:
     first, last = offsets[groups.start], offsets[groups.stop]
     with path.open("rb") as stream:
         stream.seek(first)
         content = stream.read(last - first)
     try:
-        rows = [_row(record) for record in decode_records(content)]
-    except (ValueError, DecodeError) as error:
-        raise ShardDamaged(f"from byte {first} on: {error}") from error
-    if len(content) != last - first:
-        raise ShardDamaged(f"it ends at byte {first + len(content)}, not {last}")
-    return rows
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            files = [content[file.offset_data :][: file.size] for file in archive]
+            read = archive.offset
+        if read != last - first:  # after a damaged header, tarfile reads no further
+            raise ValueError(f"no file begins at byte {first + read}")  # noqa: TRY301  # one exit
+        return [_row(*pair) for pair in zip(files[::2], files[1::2], strict=True)]
+    except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        raise ShardDamaged(f"from byte {first} on: {type(error).__name__}: {error}") from error
 
 
-def _row(record: bytes) -> Row:
-    features = Example.FromString(record).features.feature
-    names = sorted(features)
-    try:
-        path, label, image = (features[name].bytes_list.value[0] for name in _FEATURES)
-    except IndexError:
-        raise ValueError(f"an Example of {names}, which has not the features of a sample") from None
-    return Row(path=path.decode(), label=label.decode(), image=image)
+def _row(about: bytes, image: bytes) -> Row:
+    described = json.loads(about)
+    row = Row(path=described["path"], label=described["label"], image=image)
+    if _checksum(row) != described["crc32"]:
+        raise ValueError(f"{row.path} has another checksum")
+    return row
+
+
+def _checksum(row: Row) -> int:
+    return zlib.crc32(row.image, zlib.crc32(f"{row.path}\0{row.label}".encode()))
 
 
 FORMATS = {
     "parquet": ShardFormat(_encode_parquet, _read_parquet),
-    "tfrecord": ShardFormat(_encode_tfrecord, _read_tfrecord),
+    "tar": ShardFormat(_encode_tar, _read_tar),
 }
 """The formats by name, which is also the suffix of the files."""

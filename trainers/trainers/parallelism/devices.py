@@ -24,7 +24,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
@@ -113,6 +115,17 @@ def use_device(gpu: int | None, *, neighbours: int, environment: Mapping[str, st
     return torch.device("cpu")
 
 
+def thread_of(device: torch.device, name: str) -> ThreadPoolExecutor:
+    """Return a thread whose current device is `device`.
+
+    A new thread's is GPU 0: there, each rank that pins memory or waits for its GPU would open a
+    context of some hundred MB.
+    """
+    if device.type != "cuda":
+        return ThreadPoolExecutor(1, name)
+    return ThreadPoolExecutor(1, name, torch.cuda.set_device, (device,))
+
+
 def prepare_environment(options: ParallelOptions, environment: MutableMapping[str, str]) -> None:
     """Set the variables that CUDA reads when it is initialized in this process.
 
@@ -138,6 +151,10 @@ def choose_kernels(options: ParallelOptions, device: torch.device) -> None:
     on_cuda = device.type == "cuda"
     is_deterministic = options.deterministic or not on_cuda
     torch.use_deterministic_algorithms(is_deterministic)
+    # torch would fill each new tensor with a value that shows where memory is read before a write.
+    cast(
+        "Any", torch.utils.deterministic
+    ).fill_uninitialized_memory = False  # torch's types lack it
     if not on_cuda:
         return
     torch.backends.cudnn.benchmark = not is_deterministic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from trainers.arguments import PositiveInteger, option
@@ -25,7 +24,6 @@ class ParallelOptions:
         4, "of --pipeline-parallel: parts of each rank's share of a batch; default 4"
     )
     accumulate: PositiveInteger = option(1, "do each batch in so many passes, to save memory")
-    deepspeed: Path | None = option(None, "a DeepSpeed config (JSON)")
     device: DeviceChoice = option("auto", "cuda: fail where a rank has no GPU")
     deterministic: bool = option(
         False, "on GPUs: the same weights to the bit each time, at a cost; CPUs always do that"

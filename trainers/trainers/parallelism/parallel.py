@@ -5,7 +5,6 @@
 | --parallel ddp | everything; gradients are averaged | DDP |
 | --parallel fsdp | a part of parameters, gradients, optimizer; gathers block by block | ZeRO-3 |
 | --parallel fsdp --keep-gathered | the same; gathers a block once per step, not twice | ZeRO-2 |
-| --deepspeed FILE | everything, or with ZeRO-1 and 2 a part of the optimizer | DeepSpeed |
 | --tensor-parallel N | a part of each layer that the model's plan names | Megatron |
 | --pipeline-parallel N | a part of the layers, see `trainers.parallelism.pipeline` | GPipe, 1F1B |
 
@@ -28,14 +27,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from trainers.errors import LaunchInvalid
-from trainers.parallelism.deepspeed import DeepSpeedEngine, deepspeed_config
 from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, rank_coordinates
 from trainers.parallelism.options import ParallelOptions
 from trainers.parallelism.pipeline import (
+    BATCH_NORMS,
     LossOf,
     Pipeline,
     SequentialStages,
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _IMAGE_DIMENSIONS = 4
+_COMPILATIONS = 8  # of a part: in training, in evaluation, with other batch sizes
 
 
 class Parallel:
@@ -73,29 +72,43 @@ class Parallel:
         self.coordinates = coordinates = rank_coordinates(options, world)
         self._world = world
         self._loss_of = loss_of
-        self._precision = options.precision
         self._memory_format = memory_format(network, options, world.device)
         self._sharded = options.parallel == "fsdp" and coordinates.data_ranks > 1
         self.has_mixed_tensors = coordinates.tensor_ranks > 1
-        self._deepspeed_config = deepspeed_config(options, world.size)
-        self._deepspeed: DeepSpeedEngine | None = None
         is_split = self._sharded or self.has_mixed_tensors
-        self.is_whole = not is_split and self._deepspeed_config is None
+        self.is_whole = not is_split
         has_stages = coordinates.stages > 1
         self._mesh = device_mesh(coordinates, world) if is_split or has_stages else None
         self.network = network
-        self.evaluated = self._cut(options)
+        self.evaluated = self._cut()
+        if options.compile is not None:  # in place, so that evaluation is compiled, too
+            parts = blocks(network) if hasattr(network, "blocks") else [network]
+            compile_parts(parts, options.compile)
         if options.checkpoint_activations:
             for block in blocks(network):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+        is_short = options.precision == "bf16"
+        gathers_short = is_short and self._sharded and may_gather_bf16(network)
+        if is_short and not gathers_short:
+            compute_in_bf16(self.evaluated, world.device)
         if self._sharded:  # before the move to the device, which may be too small for the whole
-            parts = [*blocks(network), self.evaluated]
-            shard(parts, self._mesh_of(DATA), keep_gathered=options.keep_gathered)
+            shard(
+                [*blocks(network), self.evaluated],
+                self._mesh_of(DATA),
+                keep_gathered=options.keep_gathered,
+                in_bf16=gathers_short,
+            )
         # Shards and split layers need contiguous parameters.
         layout = self._memory_format if self._mesh is None else torch.preserve_format
         # torch's type of `to` lacks the call with a memory format.
         cast("Any", network).to(world.device, memory_format=layout)
-        self.module = self._called(options)
+        self.module = self.evaluated
+        if coordinates.data_ranks > 1 and not self._sharded:
+            self.module = DistributedDataParallel(
+                self.evaluated,
+                device_ids=[world.device] if world.device.type == "cuda" else None,
+                process_group=self._data_group,
+            )
         self._pipeline = None
         if has_stages:
             group = self._mesh_of(PIPELINE).get_group()
@@ -109,7 +122,7 @@ class Parallel:
             )
             self.evaluated = SequentialStages(self.evaluated, group)
 
-    def _cut(self, options: ParallelOptions) -> nn.Module:
+    def _cut(self) -> nn.Module:
         """Keep this rank's part of the layers; return the module that calls them."""
         coordinates, device = self.coordinates, self._world.device
         if coordinates.tensor_ranks > 1:
@@ -117,37 +130,10 @@ class Parallel:
         core = self.network
         if coordinates.stages > 1:
             parts = keep_stage(self.network, coordinates.stage, coordinates.stages)
-            core = Stage(parts, precision=options.precision, device=device)
+            core = Stage(*parts)
         if coordinates.data_ranks > 1 and device.type == "cuda":
             core = nn.SyncBatchNorm.convert_sync_batchnorm(core, self._data_group)
         return core
-
-    def _called(self, options: ParallelOptions) -> nn.Module:
-        """The module for training: compiled with --compile, in DDP if ranks share weights."""
-        module, device = self.evaluated, self._world.device
-        if options.compile is not None:
-            module = cast("nn.Module", torch.compile(module, backend=options.compile))
-        if self.coordinates.data_ranks > 1 and not self._sharded and self._deepspeed_config is None:
-            module = DistributedDataParallel(
-                module,
-                device_ids=[device] if device.type == "cuda" else None,
-                process_group=self._data_group,
-            )
-        return module
-
-    def start_engine(self, optimizer: Optimizer) -> None:
-        """Start the engine of --deepspeed, if given. Call it after the load of a checkpoint."""
-        if self._deepspeed_config is not None:
-            self._deepspeed = DeepSpeedEngine(self.network, optimizer, self._deepspeed_config)
-            self.module = self._deepspeed.module
-
-    def step(self, optimizer: Optimizer) -> None:
-        """Update the weights."""
-        (optimizer if self._deepspeed is None else self._deepspeed.module).step()
-
-    def saved_optimizer(self, optimizer: Optimizer) -> Optimizer:
-        """An optimizer with the state by parameter, for a checkpoint. A collective call."""
-        return optimizer if self._deepspeed is None else self._deepspeed.whole_optimizer()
 
     def forward_backward(self, arguments: Sequence[Any], targets: Any, *, last: bool) -> Tensor:
         """Do a forward and a backward pass; gradients are averaged over the data ranks.
@@ -161,25 +147,26 @@ class Parallel:
             inputs = inputs.to(memory_format=torch.channels_last)
         if self._pipeline is not None:
             return self._pipeline.forward_backward(inputs, targets)
-        if self._deepspeed is not None:
-            loss = self._loss_of(self._output(inputs, *further), targets)
-            self._deepspeed.backward(loss, last=last)
-            return loss.detach()
         if self._sharded:
             cast("Any", self.network).set_requires_gradient_sync(last)
         waits = isinstance(self.module, DistributedDataParallel) and not last
         with cast("Any", self.module).no_sync() if waits else contextlib.nullcontext():
-            loss = self._loss_of(self._output(inputs, *further), targets)
+            loss = self._loss_of(self.module(inputs, *further), targets)
             loss.backward()
         return loss.detach()
 
-    def _output(self, *arguments: Any) -> Any:
-        """Call the network; return its output, with bfloat16 converted to 32 bits."""
-        uses_bf16 = self._precision == "bf16"
-        with torch.autocast(self._world.device.type, torch.bfloat16, enabled=uses_bf16):
-            output = self.module(*arguments)
-        is_short = isinstance(output, Tensor) and output.dtype is torch.bfloat16
-        return output.float() if is_short else output
+    def clip_gradients(self, norm: float) -> None:
+        """Scale the gradients of the whole batch down, so that their norm is at most `norm`."""
+        # Only on a GPU has torch one kernel for all tensors; DTensors take it if they are told to.
+        is_cuda = self._world.device.type == "cuda"
+        parameters = self.network.parameters()
+        nn.utils.clip_grad_norm_(parameters, norm, foreach=True if is_cuda else None)
+
+    def reshard(self) -> None:
+        """Have FSDP gather parameters again before their next use: their values changed."""
+        for module in self.evaluated.modules() if self._sharded else ():
+            if hasattr(module, "reshard"):
+                cast("Any", module).reshard()
 
     def prepare_exchange(self, unused_pass: Callable[[], object]) -> None:
         """Run a pass and discard its gradients, so that a resumed run rounds like the first start.
@@ -251,6 +238,20 @@ def blocks(network: nn.Module) -> Sequence[nn.Module]:
     return [block for block in listed if next(block.parameters(), None) is not None]
 
 
+def compile_parts(parts: Sequence[nn.Module], backend: str | Callable[..., Any]) -> None:
+    """Compile the forward pass of each part. Parts of one class and shape are compiled once.
+
+    In training and evaluation, and with other shapes, a part is compiled again: torch allows for
+    eight times of one function, which is that of all parts of a class.
+    """
+    for part in parts:
+        limit = _COMPILATIONS * len(parts)
+        # torch's overloads lack the limit.
+        part.forward = cast("Any", torch.compile)(
+            part.forward, backend=backend, recompile_limit=limit
+        )
+
+
 def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     from torch.distributed.tensor.parallel import parallelize_module  # noqa: PLC0415  # slow to import
 
@@ -262,9 +263,41 @@ def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     parallelize_module(network, mesh, cast("Any", network).tensor_parallel_plan(mesh.size()))
 
 
-def shard(parts: Sequence[nn.Module], mesh: DeviceMesh, *, keep_gathered: bool) -> None:
-    """Shard each part's parameters over the ranks of `mesh`; see `--parallel fsdp`."""
-    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415  # slow to import
+def compute_in_bf16(module: nn.Module, device: torch.device) -> None:
+    """Run a module's forward under autocast; it returns a tensor of bfloat16 in 32 bits."""
 
+    def lengthened(_: nn.Module, __: Any, output: Any) -> Any:
+        is_short = isinstance(output, Tensor) and output.dtype is torch.bfloat16
+        return output.float() if is_short else output
+
+    module.forward = torch.autocast(device.type, torch.bfloat16)(module.forward)
+    module.register_forward_hook(lengthened)
+
+
+def may_gather_bf16(network: nn.Module) -> bool:
+    """Whether FSDP may gather parameters in bfloat16, in half the bytes that autocast needs.
+
+    Not of batch normalization, whose parameters need the type of its running statistics, nor of a
+    network that computes its own loss: FSDP would round the targets, too.
+    """
+    has_batch_norm = any(isinstance(module, BATCH_NORMS) for module in network.modules())
+    return not has_batch_norm and not getattr(network, "computes_own_loss", False)
+
+
+def shard(
+    parts: Sequence[nn.Module], mesh: DeviceMesh, *, keep_gathered: bool, in_bf16: bool = False
+) -> None:
+    """Shard each part's parameters over the ranks of `mesh`; see `--parallel fsdp`.
+
+    `in_bf16`: gather and compute in bfloat16, and sum gradients in 32 bits. The last part, which is
+    the whole, returns 32 bits.
+    """
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415  # slow to import
+
+    *_, whole = parts
     for part in parts:
-        fully_shard(part, mesh=mesh, reshard_after_forward=not keep_gathered)
+        policy = MixedPrecisionPolicy()
+        if in_bf16:
+            output = torch.float32 if part is whole else None
+            policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, output)
+        fully_shard(part, mesh=mesh, reshard_after_forward=not keep_gathered, mp_policy=policy)

@@ -11,7 +11,7 @@ docs.pytorch.org, torch.distributed.pipelining.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from trainers.errors import LaunchInvalid
 
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 LossOf = Callable[[Any, Any], Tensor]
 """Takes the network's output and targets of some samples; returns their part of the loss."""
@@ -42,7 +42,7 @@ def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
         raise LaunchInvalid(
             f"{type(network).__name__} has {len(parts)} parts: too few for {stages} stages"
         )
-    if any(isinstance(module, _BATCH_NORMS) for module in network.modules()):
+    if any(isinstance(module, BATCH_NORMS) for module in network.modules()):
         raise LaunchInvalid(
             "batch normalisation in a pipeline would be by microbatch: take a model that "
             "normalises by group or layer"
@@ -55,20 +55,12 @@ def keep_stage(network: nn.Module, stage: int, stages: int) -> list[nn.Module]:
     return [parts[number] for number in kept]
 
 
-class Stage(nn.Module):
-    """The parts of one stage as a module. Stages exchange tensors of the default precision."""
+class Stage(nn.Sequential):
+    """The parts of one stage. Stages exchange contiguous tensors."""
 
-    def __init__(self, parts: Sequence[nn.Module], *, precision: str, device: torch.device) -> None:
-        super().__init__()
-        self.parts = nn.Sequential(*parts)
-        self._bf16 = precision == "bf16"
-        self._device = device
-
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # nn.Sequential's name
         """Return the input of the next stage; on the last stage, the logits."""
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
-            features = self.parts(features)
-        return features.to(torch.get_default_dtype()).contiguous()
+        return super().forward(input).contiguous()
 
 
 class Pipeline:

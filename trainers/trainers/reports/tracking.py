@@ -57,6 +57,24 @@ class LearningCurve:
     held_out: list[Point] = field(default_factory=list[Point])
     """Points with `step`, and the model's `loss` and `accuracy` on the held-out images."""
 
+    speeds: list[Point] = field(default_factory=list[Point])
+    """Of the last start on each number of `devices`, `images_per_second_per_device`."""
+
+    def add_speed(self, speed: Mapping[str, float]) -> None:
+        """Record the speed of this start until now."""
+        point = {name: speed[name] for name in ("devices", "images_per_second_per_device")}
+        others = [each for each in self.speeds if each["devices"] != point["devices"]]
+        self.speeds = [*others, point]
+
+    def best(self) -> Point:
+        """Return the first point with the highest accuracy on the held-out images."""
+        return max(self.held_out, key=lambda point: point["accuracy"])
+
+    def evaluations_since_best(self) -> int:
+        """Return the number of later evaluations, none of which was better."""
+        points = self.held_out
+        return len(points) - 1 - points.index(self.best()) if points else 0
+
     def to_bytes(self) -> bytes:
         """Return the curve as JSON, for a checkpoint."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":")).encode()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -8,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.data.shard_formats import FORMATS, Row, ShardDamaged
-from trainers.data.tfrecord import Example, encode_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ROWS = st.builds(Row, path=TEXTS, label=TEXTS, image=st.binary(max_size=100))
@@ -51,36 +52,56 @@ def test_damage_is_told(storage: str, tmp_path: Path) -> None:
         shard_format.read(path, offsets, range(2))
 
 
+def archive(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as written:
+        for name, content in files.items():
+            file = tarfile.TarInfo(name)
+            file.size = len(content)
+            written.addfile(file, io.BytesIO(content))
+        end = written.offset
+    return stream.getvalue()[:end]
+
+
 @pytest.mark.parametrize(
-    ("features", "reason"),
+    ("files", "reason"),
     [
-        ({}, r"an Example of \[\], which has not the features of a sample"),
+        ({"0.json": b"{}", "0.png": b"x"}, "KeyError: 'path'"),
+        ({"0.json": b"[]", "0.png": b"x"}, "TypeError"),
+        ({"0.json": b"\xff", "0.png": b"x"}, "can't decode byte 0xff"),
+        ({"0.json": b"{}"}, "ValueError"),
         (
-            {"image/encoded": b"x", "label": b"x"},
-            r"an Example of \['image/encoded', 'label'\], which",
-        ),
-        (
-            dict.fromkeys(["image/filename", "image/class/text", "image/encoded"], b"\xff"),
-            "can't decode byte 0xff",
+            {"0.json": b'{"path": "a/b.png", "label": "a", "crc32": 1}', "0.png": b"x"},
+            "a/b.png has another checksum",
         ),
     ],
 )
-def test_records_of_another_program_are_refused(
-    features: dict[str, bytes], reason: str, tmp_path: Path
+def test_an_archive_of_another_program_is_refused(
+    files: dict[str, bytes], reason: str, tmp_path: Path
 ) -> None:
-    example = Example()
-    for name, value in features.items():
-        example.features.feature[name].bytes_list.value.append(value)
-    path = tmp_path / "shard.tfrecord"
-    content = encode_record(example.SerializeToString())
+    path = tmp_path / "shard.tar"
+    content = archive(files)
     path.write_bytes(content)
     with pytest.raises(ShardDamaged, match=reason):
-        FORMATS["tfrecord"].read(path, [0, len(content)], range(1))
+        FORMATS["tar"].read(path, [0, len(content)], range(1))
 
 
-@pytest.mark.parametrize("record", [b"\x0a\x05", b"\xff"])
-def test_a_record_that_is_no_example_is_refused(record: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "shard.tfrecord"
-    path.write_bytes(encode_record(record))
-    with pytest.raises(ShardDamaged, match="from byte 0 on"):
-        FORMATS["tfrecord"].read(path, [0, len(path.read_bytes())], range(1))
+def test_a_header_that_is_damaged_ends_no_group_early(tmp_path: Path) -> None:
+    rows = [Row(path=f"{n}.png", label="a", image=bytes(600)) for n in range(4)]
+    content, offsets = FORMATS["tar"].encode([rows])
+    with tarfile.open(fileobj=io.BytesIO(content)) as whole:
+        third = whole.getmembers()[4].offset
+    damaged = bytearray(content)
+    damaged[third] ^= 1
+    path = tmp_path / "shard.tar"
+    path.write_bytes(damaged)
+    with pytest.raises(ShardDamaged, match=f"no file begins at byte {third}"):
+        FORMATS["tar"].read(path, offsets, range(1))
+
+
+def test_an_archive_is_as_webdataset_reads_it() -> None:
+    row = Row(path="a/b.c.PNG", label="a", image=b"x")
+    content, _ = FORMATS["tar"].encode([[row], [row._replace(path="a/b", image=b"y")]])
+    with tarfile.open(fileobj=io.BytesIO(content)) as whole:
+        names = whole.getnames()
+    assert names == ["00000000.json", "00000000.png", "00000001.json", "00000001.image"]

@@ -39,7 +39,7 @@ def pack(
     return DatasetRequest(image_format=GREY_4, data=target, max_bad_fraction=1)
 
 
-@pytest.mark.parametrize("storage", ["parquet", "tfrecord"])
+@pytest.mark.parametrize("storage", ["parquet", "tar"])
 @pytest.mark.parametrize(
     ("shard_images", "larger"),
     [(1000, {}), (137, {f"1/{n}-large.png": image_file(n, size=n) for n in range(5, 30)})],
@@ -104,7 +104,7 @@ def test_shards_of_another_version_are_refused(tmp_path: Path) -> None:
         (None, "FileNotFoundError"),
         (b"{", "not an index"),
         ({"format": 9}, "format is another"),
-        ({"storage": "tar"}, "format is another"),
+        ({"storage": "zip"}, "format is another"),
         ({"shards": [{"train": -1}]}, "not an index"),
         ({"shards": 3}, "not an index"),
         ({"more": 3}, "not an index"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from trainers.parallelism.devices import (
     choose_kernels,
     gpu_of_rank,
     prepare_environment,
+    thread_of,
     use_device,
 )
 
@@ -143,6 +146,7 @@ def test_a_workspace_that_is_not_repeatable_is_refused_by_name() -> None:
 def test_a_cpu_is_deterministic_without_being_asked() -> None:
     choose_kernels(settings_of(), CPU)
     assert torch.are_deterministic_algorithms_enabled()
+    assert cast("Any", torch.utils.deterministic).fill_uninitialized_memory is False
     assert torch.get_float32_matmul_precision() == "highest"
 
 
@@ -174,3 +178,17 @@ def test_bf16_is_refused_where_a_gpu_has_none(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "get_device_name", str)
     with pytest.raises(LaunchInvalid, match=r"cuda:0 has no bfloat16 .* --precision tf32"):
         choose_kernels(settings_of("--precision", "bf16"), CUDA)
+
+
+def test_a_thread_of_a_rank_works_on_the_device_of_the_rank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made_current: list[tuple[str, torch.device]] = []
+
+    def set_device(device: torch.device) -> None:
+        made_current.append((threading.current_thread().name, device))
+
+    monkeypatch.setattr(torch.cuda, "set_device", set_device)
+    for device in (torch.device("cuda", 3), torch.device("cpu")):
+        thread_of(device, "checkpoint").submit(int).result()
+    assert made_current == [("checkpoint_0", torch.device("cuda", 3))]

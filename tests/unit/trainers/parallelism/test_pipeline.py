@@ -29,7 +29,7 @@ def test_stages_in_turn_answer_as_the_whole_and_keep_its_names(
         part = copy.deepcopy(whole)
         parts = keep_stage(part, stage, stages)
         names |= part.state_dict().keys()
-        features = Stage(parts, precision="fp32", device=torch.device("cpu"))(features)
+        features = Stage(*parts)(features)
     assert names == whole.state_dict().keys()
     assert torch.equal(features, whole(images))
 
