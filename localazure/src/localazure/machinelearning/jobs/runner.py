@@ -51,7 +51,7 @@ from localazure.machinelearning.jobs.rank_group import RankGroup, kill_descendan
 from localazure.machinelearning.jobs.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.jobs.spec import InputMode, JobSpec
 from localazure.machinelearning.jobs.states import JobStatus
-from localazure.machinelearning.jobs.tracking import ensure_run
+from localazure.machinelearning.jobs.tracking import ensure_run, logged_artifacts
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
 from localazure.storage_client.endpoint import NotFoundError, PreconditionError, StorageError
@@ -227,7 +227,7 @@ class Runner:
     def _upload_everything(self, result: Result) -> None:
         """Make the last upload; wait for storage without a limit, so that nothing is lost."""
         refusals: list[str] = []
-        for step in (*self._outputs, *self._captured, self._logs):
+        for step in (*self._outputs, *self._captured, self._logs, *self._logged()):
             try:
                 retry_while_unavailable(
                     partial(step.push, is_final=True), give_up_after_seconds=None
@@ -238,6 +238,21 @@ class Runner:
         if refusals and result.outcome is Outcome.COMPLETED:
             failed = self._result(Outcome.FAILED, "OutputUploadFailed", "; ".join(refusals))
             failed.save(self._folder.result)
+
+    def _logged(self) -> list[OutputSync]:
+        """What the job has logged through MLflow, among its artifacts as on Azure."""
+        store = tracking_store(self._environment)
+        logged = logged_artifacts(store, self._spec.experiment, self._spec.name)
+        return [
+            OutputSync(
+                self._store,
+                self._spec.artifacts.child(path) if path else self._spec.artifacts,
+                folder,
+                self._folder.sync_state(f"_mlflow-{number}"),
+            )
+            for number, (path, folder) in enumerate(logged.items())
+            if folder.is_dir()
+        ]
 
     def _output_sync(self, name: str) -> OutputSync:
         output = self._spec.outputs[name]

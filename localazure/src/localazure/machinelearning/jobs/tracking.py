@@ -96,6 +96,21 @@ def read_metric(store: Path, experiment: str, run: str, metric: str) -> tuple[fl
     return tuple(value for value in values if math.isfinite(value))
 
 
+def logged_artifacts(store: Path, experiment: str, run: str) -> dict[str, Path]:
+    """The folders that a run has logged, by their path in its artifacts; "" has those without one.
+
+    MLflow 3 keeps models beside the runs, and links them from the runs that logged them.
+    """
+    experiment_folder = store / _experiment_id(experiment)
+    found = {"": experiment_folder / run / "artifacts"}
+    for link in sorted((experiment_folder / run / "outputs").glob("m-*")):
+        model = experiment_folder / "models" / link.name
+        lines = (model / _META).read_text("utf-8").splitlines() if model.is_dir() else ()
+        names = (line.removeprefix("name:") for line in lines if line.startswith("name:"))
+        found |= {name.strip(" '\""): model / "artifacts" for name in names}
+    return found
+
+
 def _number(text: str) -> float:
     try:
         return float(text)

@@ -106,7 +106,7 @@ def test_models_are_versioned_and_announced(local: Local) -> None:
             name="digits",
             version=version,
             type="custom_model",
-            path="azureml://jobs/run/outputs/results/paths/model",
+            path="azureml://datastores/workspaceblobstore/paths/azureml/run/results/model",
             tags={"loss": "0.1"},
             properties={"run": "run-1"},
         )

@@ -19,7 +19,7 @@ def submit(local: Local, name: str, text: str, **changes: Any) -> None:
             "type": "sweep",
             "name": name,
             "trial": {"command": LOG + text, "environment": ENVIRONMENT},
-            "outputs": {"results": {"type": "uri_folder"}},
+            "outputs": {"results": {"type": "uri_folder", "name": f"{name}-results"}},
             "sampling_algorithm": "grid",
             "search_space": {"lr": {"type": "choice", "values": [0.1, 0.2, 0.3]}},
             "objective": {"goal": "maximize", "primary_metric": "accuracy"},
@@ -39,6 +39,8 @@ def test_the_best_trial_is_named_and_downloaded(local: Local, tmp_path: Path) ->
     assert local.ml.jobs.get("tune_2").tags == {"hyperparameters": '{"lr": 0.3}'}
     local.ml.jobs.download("tune", download_path=tmp_path, output_name="results")
     assert (tmp_path / "named-outputs/results/lr").read_text() == "0.3\n"
+    (best,) = local.ml.data.list(name="tune-results")
+    assert (best.version, best.path.endswith("/azureml/tune_2/results/")) == ("1", True)
     listed = [each.name for each in local.ml.jobs.list()]
     assert "tune" in listed
     assert "tune_0" not in listed
