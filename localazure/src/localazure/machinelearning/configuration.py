@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
@@ -58,6 +58,8 @@ class Configuration(ConfigurationModel):
     do not count in `quota`."""
     provisioning_seconds: Annotated[float, Field(ge=0, strict=True)] = DEFAULT_PROVISIONING_SECONDS
     """The time from the decision to add a node until the node is idle."""
+    environments: Literal["build"] | None = None
+    """Whether environments are built; None: jobs run in localazure's interpreter."""
     other_workspaces: tuple[OtherWorkspace, ...] = ()
 
     @model_validator(mode="after")

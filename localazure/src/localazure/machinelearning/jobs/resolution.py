@@ -101,6 +101,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         tasks=tensorflow_tasks(properties),
         timeout_seconds=timeout and read_seconds("limits.timeout", timeout),
         environment_variables=properties.get("environmentVariables") or {},
+        environment_id=properties["environmentId"],
     )
     try:
         expand(

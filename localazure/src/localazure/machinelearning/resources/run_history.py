@@ -27,6 +27,7 @@ from localazure.machinelearning.arm import (
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
+from localazure.machinelearning.jobs.folder import ENVIRONMENT_LOG
 from localazure.machinelearning.jobs.processes import log_names
 from localazure.machinelearning.jobs.resolution import (
     distribution_of,
@@ -182,7 +183,7 @@ def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
     properties = resource.properties
     per_node = (properties.get("distribution") or {}).get("processCountPerInstance") or 1
     ranks = len(tensorflow_tasks(properties)) or node_count(properties) * per_node
-    names = log_names(distribution_of(properties), ranks)
+    names = [ENVIRONMENT_LOG, *log_names(distribution_of(properties), ranks)]
     root = workspace.configuration.datastores[ARTIFACT_DATASTORE]
     folder = artifacts_of(resource.name, root).child("user_logs")
     return {f"user_logs/{name}": _readable_url(workspace, folder.child(name)) for name in names}
