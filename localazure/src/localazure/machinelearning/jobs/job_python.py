@@ -115,15 +115,16 @@ def _commands(environment: PipEnvironment, root: Path) -> list[list[str]]:
     uv, python = shutil.which("uv"), str(root / "bin" / "python")
     if uv is None:
         _check_python(environment.python)
-        create, install = [sys.executable, "-I", "-m", "venv", str(root)], [python, "-m", "pip"]
+        create = [sys.executable, "-I", "-m", "venv", str(root)]
+        install = [python, "-m", "pip", "install"]
     else:
         create = [uv, "venv", "--python", environment.python or sys.executable, str(root)]
-        install = [uv, "pip", "--python", python]
+        install = [uv, "pip", "install", "--python", python]
     if not environment.requirements:
         return [create]
     requirements = root.with_suffix(".txt")
     requirements.write_text("\n".join(environment.requirements) + "\n")
-    return [create, [*install, "install", "--requirement", str(requirements)]]
+    return [create, [*install, "--requirement", str(requirements)]]
 
 
 def _check_python(wanted: str) -> None:
