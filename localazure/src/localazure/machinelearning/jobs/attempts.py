@@ -144,8 +144,10 @@ class Attempts:
             principal = CLUSTER
             if self._assignments.are_enforced:  # then no datastore has a credential
                 principal = principal_on(self._database.read, job.cluster)
-            spec = dataclasses.replace(spec, principal=principal)
-            if self._workspace.configuration.environments == "build":
+            configuration = self._workspace.configuration
+            server = configuration.mlflow_server
+            spec = dataclasses.replace(spec, principal=principal, mlflow_server=server)
+            if configuration.environments == "build":
                 packages = find_environment(self._database.read, spec.environment_id)
                 spec = dataclasses.replace(spec, packages=packages)
         except ArmError as error:

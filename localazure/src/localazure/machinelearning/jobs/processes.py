@@ -198,7 +198,9 @@ def _shared_environment(
         "AZUREML_ARM_RESOURCEGROUP": environment.resource_group,
         "AZUREML_ARM_WORKSPACE_NAME": environment.workspace,
         "AZUREML_ARM_PROJECT_NAME": spec.experiment,
-        **tracking_environment(tracking_store(environment), spec.experiment, spec.name),
+        **tracking_environment(
+            tracking_store(environment), spec.experiment, spec.name, server=spec.mlflow_server
+        ),
         **{f"AZURE_ML_INPUT_{name}": value for name, value in values.items()},
         **{
             f"AZURE_ML_OUTPUT_{name}": str(output_path(spec, folder, name)) for name in spec.outputs

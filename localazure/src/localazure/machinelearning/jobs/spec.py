@@ -90,6 +90,8 @@ class JobSpec:
     """Names the environment in messages."""
     packages: PipEnvironment | None = None
     """What to build; None: the job runs in localazure's interpreter."""
+    mlflow_server: str | None = None
+    """The URL of MLflow's server, where the job logs; None: it logs to files."""
     principal: str | None = None
     """The identity that reads and writes its data; None: its cluster has none."""
 

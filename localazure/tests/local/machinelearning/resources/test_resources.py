@@ -31,6 +31,7 @@ def details(local: Local, name: str) -> dict[str, Any]:
 
 def test_the_workspace_is_found_and_no_other(local: Local) -> None:
     found = local.ml.workspaces.get(local.environment.workspace)
+    assert "set-mlflowServerPort-in-azure-ml.json" in found.mlflow_tracking_uri
     assert found.name == local.environment.workspace
     environment = local.environment
     where = (environment.subscription_id, environment.resource_group, "nowhere")

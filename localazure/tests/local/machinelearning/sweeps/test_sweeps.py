@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.local_workspace import ENVIRONMENT, Local
-from localazure.machinelearning.jobs.tracking import NO_REGISTRY
+from localazure.machinelearning.jobs.tracking import NO_SERVER
 
 # Writes the same file as MLflow's client, whose import would take seconds in each trial.
 LOG = (
@@ -65,4 +65,4 @@ def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
     submit(local, "tracked", text, limits=limits, search_space=space, sampling_algorithm="random")
     local.wait_for("tracked", "Completed")
     assert 0.5 <= float(local.ml.jobs.get("tracked").properties["score"]) <= 0.6
-    assert NO_REGISTRY in local.log("tracked_0")
+    assert NO_SERVER in local.log("tracked_0")

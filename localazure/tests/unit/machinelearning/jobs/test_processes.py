@@ -25,6 +25,7 @@ from localazure.machinelearning.jobs.spec import (
     OutputSpec,
     PipEnvironment,
 )
+from localazure.machinelearning.jobs.tracking import NO_SERVER
 from localazure.runtime.environment import Environment, Ports
 from localazure.runtime.identity import client_id_of
 
@@ -85,6 +86,16 @@ def test_one_process_without_distribution(tmp_path: Path) -> None:
     assert process.environment["OMP_NUM_THREADS"] == "8"
     assert process.environment["HOME"] == "/home/me"
     assert "AZURE_CLIENT_SECRET" not in process.environment, "no secrets of this machine"
+
+
+def test_a_job_logs_to_files_or_to_mlflow_s_server(tmp_path: Path) -> None:
+    (process,) = plan(tmp_path)
+    assert process.environment["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}/machinelearning/mlruns"
+    assert process.environment["MLFLOW_REGISTRY_URI"] == NO_SERVER
+    (process,) = plan(tmp_path, mlflow_server="http://127.0.0.1:5000")
+    assert process.environment["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5000"
+    assert "MLFLOW_REGISTRY_URI" not in process.environment
+    assert process.environment["MLFLOW_RUN_ID"] == "run-1"
 
 
 def test_ranks_are_numbered_through_the_nodes(tmp_path: Path) -> None:
