@@ -75,7 +75,12 @@ async def _run(workspace: Workspace, port: int) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **ALLOW_FILES, FOLDER_VARIABLE: str(store)},
+            env={
+                **os.environ,
+                **ALLOW_FILES,
+                "MLFLOW_DISABLE_TELEMETRY": "true",
+                FOLDER_VARIABLE: str(store),
+            },
         )
     code = await process.wait()
     raise RuntimeError(f"it ended with exit code {code}; its log is {log_file}")

@@ -101,7 +101,7 @@ async def get_run_data(request: web.Request) -> web.Response:
 
 @routes.post(f"/data/v1.0{WORKSPACE_PATH}/dataversion/batchGetResolvedUris")
 async def resolve_output_uris(request: web.Request) -> web.Response:
-    """Resolve ids of outputs to URIs; id and URI are equal, as outputs are not registered."""
+    """Resolve ids of outputs to URIs; here, id and URI are equal."""
     body = await read_object(request)
     uris: list[str] = body.get("values") or []
     return web.json_response({"values": {uri: {"uri": uri, "type": "UriFolder"} for uri in uris}})
