@@ -39,6 +39,7 @@ AZURE_ML = {
     "quota": {"Standard_NC24scarce": 1, "Standard_None": 0},
     "totalLowPriorityCores": 96,
     "provisioningSeconds": 0.2,
+    "environments": "build",
     "otherWorkspaces": [{"name": "Other", "resourceGroup": "elsewhere"}],
 }
 

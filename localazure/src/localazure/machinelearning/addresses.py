@@ -15,6 +15,8 @@ from localazure.machinelearning.errors import invalid
 from localazure.runtime.environment import STORAGE_ACCOUNT, Environment
 
 PROVIDER = "Microsoft.MachineLearningServices"
+DEFAULT_ARTIFACTS = "artifacts"
+"""The output that every job has: `./outputs`, what it logged through MLflow, and its own logs."""
 
 _ARM_WORKSPACE = re.compile(
     r"^(?:azureml:)?/subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
@@ -30,6 +32,7 @@ _DATASTORE = re.compile(r"^azureml://datastores/(?P<name>[^/]+)/paths/(?P<path>.
 _JOB_OUTPUT = re.compile(
     r"^azureml://jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?$"
 )
+_RUN = re.compile(r"^runs:/+(?P<run>[^/]+)(?:/(?P<path>.*))?$")
 _WASBS = re.compile(r"^wasbs?://(?P<container>[^@/]+)@(?P<host>[^/]+)/(?P<path>.*)$")
 _SHORT_COMPUTE = re.compile(r"^azureml:(?P<name>[A-Za-z][A-Za-z0-9-]*)$")
 _SHORT_ASSET = re.compile(r"^azureml:(?P<name>[^:/@]+):(?P<version>[^:/@]+)$")
@@ -151,6 +154,9 @@ def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
         return DatastorePath(match["name"], _safe_path(match["path"], uri))
     if match := _JOB_OUTPUT.match(short):
         return JobOutputPath(match["job"], match["output"], _safe_path(match["path"] or "", uri))
+    if match := _RUN.match(uri):
+        path = _safe_path(match["path"] or "", uri)
+        return JobOutputPath(match["run"], DEFAULT_ARTIFACTS, path)
     if match := _WASBS.match(uri):
         path = f"{match['container']}/{match['path']}"
         return _parse_web_url(f"https://{match['host']}/{path}")
@@ -160,7 +166,7 @@ def parse_uri(uri: str, *, asset_kind: str = "data") -> Address:
         return parse_asset(uri, kind=asset_kind)
     raise invalid(
         f"{uri!r} is not a URI that the local workspace can read; use azureml:name:version, "
-        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/…, "
+        "azureml://datastores/…/paths/…, azureml://jobs/…/outputs/…/paths/…, runs:/RUN/PATH, "
         "an http(s) URL or wasbs://container@account.blob.core.windows.net/…"
     )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from localazure.configuration_file import ConfigurationModel, error_at, read_configuration
 from localazure.machinelearning.addresses import BlobPath
-from localazure.runtime.environment import STORAGE_ACCOUNT
+from localazure.runtime.environment import LOOPBACK, STORAGE_ACCOUNT
 
 DEFAULT_DATASTORE = "workspaceblobstore"
 ARTIFACT_DATASTORE = "workspaceartifactstore"
@@ -58,6 +58,10 @@ class Configuration(ConfigurationModel):
     do not count in `quota`."""
     provisioning_seconds: Annotated[float, Field(ge=0, strict=True)] = DEFAULT_PROVISIONING_SECONDS
     """The time from the decision to add a node until the node is idle."""
+    environments: Literal["build"] | None = None
+    """Whether environments are built; None: jobs run in localazure's interpreter."""
+    mlflow_server_port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = None
+    """The port of MLflow's own server on the jobs' runs; None: jobs log to files without it."""
     other_workspaces: tuple[OtherWorkspace, ...] = ()
 
     @model_validator(mode="after")
@@ -89,6 +93,12 @@ class Configuration(ConfigurationModel):
             for item in self.added_datastores
         }
         return {**built_in, **configured}
+
+    @property
+    def mlflow_server(self) -> str | None:
+        """The URL of MLflow's server; None without one."""
+        port = self.mlflow_server_port
+        return None if port is None else f"http://{LOOPBACK}:{port}"
 
     @property
     def quotas(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from localazure.faults.plan import Part
 from localazure.machinelearning.configuration import Configuration, OtherWorkspace
 from localazure.machinelearning.control_loop import ControlLoop
 from localazure.machinelearning.events import EventOutbox
+from localazure.machinelearning.jobs.tracking_server import tracking_server
 from localazure.machinelearning.resources import datastores
 from localazure.machinelearning.resources.online_endpoints import Online
 from localazure.machinelearning.server import (
@@ -73,6 +74,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         key, _ = environment.event_grid_keys(AZURE_ML_TOPIC)
         await stack.enter_async_context(publishing(state.events, topic, key))
         assignments = RoleAssignments.of_environment(environment)
+        await stack.enter_async_context(tracking_server(state))
         control_loop = await stack.enter_async_context(ControlLoop(state, assignments))
         tokens = TokenIssuer(
             environment.keys.identity_header,

@@ -128,6 +128,12 @@ def list_resources(query: Query, collection: str, name: str | None = None) -> li
     return [Resource.from_row(row) for row in rows]
 
 
+def next_version(query: Query, collection: str, name: str) -> str:
+    """The version after the greatest one of a name that is a number; 1 if there is none."""
+    versions = [each.version for each in list_resources(query, collection, name)]
+    return str(max((int(each) for each in versions if each.isdecimal()), default=0) + 1)
+
+
 def put_resource(
     connection: sqlite3.Connection,
     collection: str,

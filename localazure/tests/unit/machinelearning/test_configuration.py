@@ -55,6 +55,8 @@ def test_quota_is_by_size_in_any_case(tmp_path: Path) -> None:
         ({"totalLowPriorityCores": -1}, r":2: totalLowPriorityCores: .*or equal to 0, found -1"),
         ({"quota": {"a": -1}}, r":3: quota.a: .*greater than or equal to 0, found -1"),
         ({"quota": {"a": True}}, r":3: quota.a: .*integer, found true"),
+        ({"mlflowServerPort": 0}, r":2: mlflowServerPort: .*equal to 1, found 0"),
+        ({"environments": "yes"}, r":2: environments: .*'build', found \"yes\""),
         ({"provisioningSeconds": "2"}, ':2: provisioningSeconds: .*number, found "2"'),
         ({"provisioningSeconds": True}, ":2: provisioningSeconds: .*number, found true"),
     ],

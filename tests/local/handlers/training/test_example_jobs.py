@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -121,9 +120,7 @@ def log_of(cloud: Cloud, job: str) -> str:
 
 def files_of(cloud: Cloud, model: Model) -> dict[str, BlobClient]:
     """The files in a registered model's folder, by name."""
-    name = model.path.partition("/jobs/")[2].split("/")[0]
-    job: Any = cloud.clients.ml.jobs.get(name)
-    prefix = job.outputs["results"].path.partition("/paths/")[2] + "model/"
+    prefix = model.path.partition("/paths/")[2] + "/"
     container = cloud.clients.workspace_blobs.get_container_client("azureml-blobstore")
     return {
         path.removeprefix(prefix): container.get_blob_client(path)
@@ -175,7 +172,7 @@ def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_register
     job = submit(cloud, pipeline, dataset)
     results, model = conclude(cloud, pipeline, dataset, job)
     assert set(results.metrics) == {"accuracy"}
-    assert f"/jobs/{job.name}_0/" in model.path, "the first learning rate is the better one"
+    assert f"/azureml/{job.name}_0/" in model.path, "the first learning rate is the better one"
     about = json.loads(files_of(cloud, model)["model.json"].download_blob().readall())
     assert about["architecture"] == "mine.trees:network"
     metrics = about["metrics"]

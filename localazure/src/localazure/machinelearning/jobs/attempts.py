@@ -24,6 +24,7 @@ import localazure
 from localazure.machinelearning.compute.clusters import principal_on
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.jobs.folder import JobFolder, jobs_folder
+from localazure.machinelearning.jobs.pip_environment import find_environment
 from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE
 from localazure.machinelearning.jobs.rank_group import kill_marked
 from localazure.machinelearning.jobs.resolution import resolve_job
@@ -143,7 +144,12 @@ class Attempts:
             principal = CLUSTER
             if self._assignments.are_enforced:  # then no datastore has a credential
                 principal = principal_on(self._database.read, job.cluster)
-            spec = dataclasses.replace(spec, principal=principal)
+            configuration = self._workspace.configuration
+            server = configuration.mlflow_server
+            spec = dataclasses.replace(spec, principal=principal, mlflow_server=server)
+            if configuration.environments == "build":
+                packages = find_environment(self._database.read, spec.environment_id)
+                spec = dataclasses.replace(spec, packages=packages)
         except ArmError as error:
             await self._finish(job, _failure(job, error.code, error.message))
             return

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from localazure.runtime.environment import Environment
 
+ENVIRONMENT_LOG = "environment.txt"
+"""The log about the environment, in `user_logs`."""
+
 
 def jobs_folder(environment: Environment) -> Path:
     """The folder that contains the folders of unfinished jobs."""
@@ -25,6 +28,8 @@ class JobFolder:
         """Folders that Azure ML uploads without a named output: `./outputs` and `./logs`."""
         self.user_logs = root / "user_logs"
         """The stdout and stderr logs of the processes."""
+        self.python = root / "python"
+        """The virtual environment of the attempt."""
         self.result = root / "result.json"
         """The attempt's result, written before the last upload."""
 

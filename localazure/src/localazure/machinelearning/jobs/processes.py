@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.jobs.folder import JobFolder
+from localazure.machinelearning.jobs.job_python import JobPython
 from localazure.machinelearning.jobs.placeholders import expand
 from localazure.machinelearning.jobs.spec import Distribution, InputMode, JobSpec
 from localazure.machinelearning.jobs.tracking import tracking_environment
@@ -46,8 +47,7 @@ class Machine:
     """The properties of this machine that a launch uses."""
 
     environment: Mapping[str, str]
-    python_folder: Path
-    """The folder of the jobs' Python interpreter."""
+    python: JobPython
     cpu_count: int
     loopback_interface: str
     is_root: bool
@@ -132,14 +132,15 @@ def input_path(spec: JobSpec, folder: JobFolder, name: str) -> Path:
     return path
 
 
-def inherited_environment(variables: Mapping[str, str], python_folder: Path) -> dict[str, str]:
+def inherited_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of this machine that its jobs have, about as many as in a container."""
-    path = variables.get("PATH", "/usr/local/bin:/usr/bin:/bin")
-    return {
-        **{name: variables[name] for name in _INHERITED if name in variables},
-        "PATH": f"{python_folder}:{path}",
-        "PYTHONUNBUFFERED": "1",
-    }
+    inherited = {name: variables[name] for name in _INHERITED if name in variables}
+    return {**inherited, "PYTHONUNBUFFERED": "1"}
+
+
+def path_of(variables: Mapping[str, str]) -> str:
+    """PATH of this machine, or a usual one."""
+    return variables.get("PATH", "/usr/local/bin:/usr/bin:/bin")
 
 
 def rank_log(rank: int) -> str:
@@ -178,7 +179,8 @@ def _shared_environment(
     """The variables that all processes share."""
     values = _input_values(spec, folder)
     return {
-        **inherited_environment(machine.environment, machine.python_folder),
+        **inherited_environment(machine.environment),
+        **machine.python.variables(path_of(machine.environment)),
         # One thread per core in every rank would overload the machine.
         "OMP_NUM_THREADS": str(max(1, machine.cpu_count // spec.world_size)),
         # All ranks are on this machine, but its host name may not resolve to it.
@@ -196,7 +198,9 @@ def _shared_environment(
         "AZUREML_ARM_RESOURCEGROUP": environment.resource_group,
         "AZUREML_ARM_WORKSPACE_NAME": environment.workspace,
         "AZUREML_ARM_PROJECT_NAME": spec.experiment,
-        **tracking_environment(tracking_store(environment), spec.experiment, spec.name),
+        **tracking_environment(
+            tracking_store(environment), spec.experiment, spec.name, server=spec.mlflow_server
+        ),
         **{f"AZURE_ML_INPUT_{name}": value for name, value in values.items()},
         **{
             f"AZURE_ML_OUTPUT_{name}": str(output_path(spec, folder, name)) for name in spec.outputs

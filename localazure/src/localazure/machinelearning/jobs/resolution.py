@@ -6,10 +6,10 @@ https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from localazure.machinelearning.addresses import (
+    DEFAULT_ARTIFACTS,
     Address,
     AssetVersion,
     BlobPath,
@@ -22,10 +22,15 @@ from localazure.machinelearning.addresses import (
     parse_uri,
 )
 from localazure.machinelearning.compute.clusters import COMPUTES, SERVERLESS
-from localazure.machinelearning.configuration import ARTIFACT_DATASTORE, DEFAULT_DATASTORE
+from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import invalid, not_found
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.machinelearning.fields import read_count, read_seconds
+from localazure.machinelearning.jobs.named_outputs import (
+    MODEL_TYPES,
+    is_default_artifacts,
+    output_uri,
+)
 from localazure.machinelearning.jobs.placeholders import UnknownPlaceholderError, expand
 from localazure.machinelearning.jobs.spec import (
     Distribution,
@@ -33,7 +38,6 @@ from localazure.machinelearning.jobs.spec import (
     InputSpec,
     JobSpec,
     OutputSpec,
-    artifacts_of,
 )
 from localazure.machinelearning.jobs.store import JOBS, NewJob
 from localazure.machinelearning.store import get_resource, list_resources, require_resource
@@ -50,10 +54,6 @@ _INPUT_MODES = {
     "Direct": InputMode.LITERAL,
 }
 _OUTPUT_MODES = {"ReadWriteMount": True, "Upload": False, "Direct": False}
-_OUTPUT_NAMES = re.compile(r"\$\{\{\s*(?P<name>name|output_name|default_datastore)\s*\}\}")
-DEFAULT_ARTIFACTS = "artifacts"
-"""An output with this name and no path is the job's default artifacts: `./outputs` and logs."""
-_MODEL_TYPES = {"custom_model", "mlflow_model", "triton_model"}
 
 
 def check_command(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
@@ -92,7 +92,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         outputs={
             key: _resolve_output(query, name, key, entry)
             for key, entry in (properties.get("outputs") or {}).items()
-            if not _is_default_artifacts(key, entry)
+            if not is_default_artifacts(key, entry)
         },
         artifact_root=_root_of(query, ARTIFACT_DATASTORE),
         distribution=distribution_of(properties),
@@ -101,6 +101,7 @@ def resolve_job(query: Query, name: str, properties: dict[str, Any], *, attempt:
         tasks=tensorflow_tasks(properties),
         timeout_seconds=timeout and read_seconds("limits.timeout", timeout),
         environment_variables=properties.get("environmentVariables") or {},
+        environment_id=properties["environmentId"],
     )
     try:
         expand(
@@ -178,8 +179,8 @@ def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
                 address = parse_uri(asset.properties[ASSET_URIS[kind]], asset_kind=kind)
             case DatastorePath(datastore, path):
                 address = _root_of(query, datastore).child(path)
-            case JobOutputPath(job, output, path):
-                address = _output_of(query, job, output).child(path)
+            case JobOutputPath():
+                address = parse_uri(job_output_uri(query, address))
     if isinstance(address, WebUrl):
         datastores = list_resources(query, "datastores")
         accounts = {each.properties["accountName"] for each in datastores}
@@ -187,29 +188,21 @@ def _locate(query: Query, address: Address) -> BlobPath | WebUrl:
     return address
 
 
-def output_uri(job: str, output: str, entry: dict[str, Any]) -> str:
-    """The URI of an output: its path with Azure ML's placeholders replaced, or the default path.
+def job_output_uri(query: Query, address: JobOutputPath) -> str:
+    """The URI of a path below a job's output, in the datastore that has it.
 
-    An `artifacts` output without a path has the files of `./outputs` and the logs.
+    Every job has the output `artifacts`, declared or not.
 
-    https://learn.microsoft.com/azure/machine-learning/how-to-manage-inputs-outputs-pipeline
+    Raises:
+        ArmError: 404, the job or its output does not exist.
     """
-    if _is_default_artifacts(output, entry):
-        folder = artifacts_of(job, BlobPath("", "")).path
-        return f"azureml://datastores/{ARTIFACT_DATASTORE}/paths/{folder}/"
-    uri = entry.get("uri")
-    if not uri:
-        return f"azureml://datastores/{DEFAULT_DATASTORE}/paths/azureml/{job}/{output}/"
-    names = {"name": job, "output_name": output, "default_datastore": DEFAULT_DATASTORE}
-    return _OUTPUT_NAMES.sub(lambda match: names[match["name"]], uri)
-
-
-def _output_of(query: Query, job: str, output: str) -> BlobPath:
+    job, output = address.job, address.output
     resource = get_resource(query, JOBS, job)
     outputs = {} if resource is None else resource.properties.get("outputs") or {}
-    if output not in outputs:
+    if output not in outputs and (resource is None or output != DEFAULT_ARTIFACTS):
         raise not_found("job output", f"{job}/outputs/{output}")
-    return _resolve_output(query, job, output, outputs[output]).target
+    uri = output_uri(job, output, outputs.get(output) or {})
+    return f"{uri.rstrip('/')}/{address.path}" if address.path else uri
 
 
 def _root_of(query: Query, datastore: str) -> BlobPath:
@@ -224,7 +217,7 @@ def _resolve_input(query: Query, key: str, entry: dict[str, Any]) -> InputSpec:
     mode = entry.get("mode") or "ReadOnlyMount"
     if mode not in _INPUT_MODES:
         raise invalid(f"input {key!r}: mode {mode!r} is not covered; use ro_mount or download")
-    asset_kind = "models" if kind in _MODEL_TYPES else "data"
+    asset_kind = "models" if kind in MODEL_TYPES else "data"
     source = _locate(query, parse_uri(entry["uri"], asset_kind=asset_kind))
     if _INPUT_MODES[mode] is InputMode.LITERAL:
         return InputSpec(mode=InputMode.LITERAL, literal=entry["uri"])
@@ -245,10 +238,6 @@ def _resolve_output(query: Query, job: str, key: str, entry: dict[str, Any]) -> 
         is_file=entry.get("jobOutputType") == "uri_file",
         downloads_first=_OUTPUT_MODES[mode],
     )
-
-
-def _is_default_artifacts(output: str, entry: dict[str, Any]) -> bool:
-    return output == DEFAULT_ARTIFACTS and not entry.get("uri")
 
 
 def _cluster(query: Query, name: str, properties: dict[str, Any]) -> str:

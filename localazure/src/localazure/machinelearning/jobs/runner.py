@@ -38,7 +38,13 @@ from localazure.machinelearning.data.cache import (
 )
 from localazure.machinelearning.data.log_upload import LogUpload
 from localazure.machinelearning.data.output_sync import OutputSync
-from localazure.machinelearning.jobs.folder import JobFolder
+from localazure.machinelearning.jobs.folder import ENVIRONMENT_LOG, JobFolder
+from localazure.machinelearning.jobs.job_python import (
+    EnvironmentBuildError,
+    JobPython,
+    build,
+    make_job_python,
+)
 from localazure.machinelearning.jobs.placeholders import UnknownPlaceholderError
 from localazure.machinelearning.jobs.processes import (
     LaunchError,
@@ -51,7 +57,7 @@ from localazure.machinelearning.jobs.rank_group import RankGroup, kill_descendan
 from localazure.machinelearning.jobs.runner_protocol import Outcome, Result, StopOrder, report
 from localazure.machinelearning.jobs.spec import InputMode, JobSpec
 from localazure.machinelearning.jobs.states import JobStatus
-from localazure.machinelearning.jobs.tracking import ensure_run
+from localazure.machinelearning.jobs.tracking import ensure_run, logged_artifacts
 from localazure.processes.ports import free_ports
 from localazure.runtime.environment import Environment
 from localazure.storage_client.endpoint import NotFoundError, PreconditionError, StorageError
@@ -72,6 +78,11 @@ NO_IDENTITY = (
         "assigned to this resource. (The cluster has no managed identity, and the datastores have "
         "no credential: give it one that infra/roles.json names.)"
     ),
+)
+
+NOT_BUILT = (
+    "{} is not built: the job runs in {}, which runs localazure. What the job installs is its own. "
+    '("environments": "build" in azure-ml.json builds conda files of python and pip.)\n'
 )
 
 logger = logging.getLogger("localazure.machinelearning.jobs.runner")
@@ -120,12 +131,17 @@ class Runner:
             await asyncio.wait({fetching, self._stop}, return_when=asyncio.FIRST_COMPLETED)
             if not fetching.done():
                 return self._stopped()
-            await fetching
-            self._has_fetched = True
+            python = await fetching
             if self._stop.done():
                 return self._stopped()
-            return await self._run_processes()
-        except (StorageError, LaunchError, OSError, UnknownPlaceholderError) as error:
+            return await self._run_processes(python)
+        except (
+            StorageError,
+            LaunchError,
+            EnvironmentBuildError,
+            OSError,
+            UnknownPlaceholderError,
+        ) as error:
             return self._result(Outcome.FAILED, *explain(error, self._spec.principal))
         finally:
             await self._group.kill()
@@ -139,8 +155,8 @@ class Runner:
             for sync in (*self._outputs, *self._captured):
                 retry_while_unavailable(partial(sync.push, is_final=True))
 
-    def _fetch(self) -> None:
-        """Create the working directory, the inputs and the outputs."""
+    def _fetch(self) -> JobPython:
+        """Create the working directory, the inputs, the outputs and the Python of the job."""
         captured = self._folder.captured.values()
         for path in self._folder.working_directory.iterdir():
             if path not in captured:
@@ -163,13 +179,26 @@ class Runner:
         for name, sync in zip(self._spec.outputs, self._outputs, strict=True):
             if self._spec.outputs[name].downloads_first:
                 retry_while_unavailable(sync.download)
+        self._has_fetched = True  # now the log of the environment may be uploaded
+        return self._make_python()
 
-    async def _run_processes(self) -> Result:
+    def _make_python(self) -> JobPython:
+        packages, built = self._spec.packages, None
+        with (self._folder.user_logs / ENVIRONMENT_LOG).open("a") as log:
+            if packages is None:
+                name = self._spec.environment_id.rpartition("/environments/")[2]
+                log.write(NOT_BUILT.format(name.replace("/versions/", ":"), sys.executable))
+            else:
+                folder = self._environment.part_folder("machinelearning") / "environments"
+                built = build(packages, folder, log)
+                log.write(f"The job runs in {built}, which was built for its environment.\n")
+        return make_job_python(self._folder.python, built)
+
+    async def _run_processes(self, python: JobPython) -> Result:
         store = tracking_store(self._environment)
         ensure_run(store, self._spec.experiment, self._spec.name, now=time.time())
-        plan = plan_processes(
-            self._spec, self._folder, self._environment, this_machine(len(self._spec.tasks) or 1)
-        )
+        machine = this_machine(len(self._spec.tasks) or 1, python)
+        plan = plan_processes(self._spec, self._folder, self._environment, machine)
         self._group.start(plan)
         report(JobStatus.RUNNING)
         syncing = asyncio.create_task(self._sync_while_running())
@@ -227,7 +256,7 @@ class Runner:
     def _upload_everything(self, result: Result) -> None:
         """Make the last upload; wait for storage without a limit, so that nothing is lost."""
         refusals: list[str] = []
-        for step in (*self._outputs, *self._captured, self._logs):
+        for step in (*self._outputs, *self._captured, self._logs, *self._logged()):
             try:
                 retry_while_unavailable(
                     partial(step.push, is_final=True), give_up_after_seconds=None
@@ -238,6 +267,21 @@ class Runner:
         if refusals and result.outcome is Outcome.COMPLETED:
             failed = self._result(Outcome.FAILED, "OutputUploadFailed", "; ".join(refusals))
             failed.save(self._folder.result)
+
+    def _logged(self) -> list[OutputSync]:
+        """What the job has logged through MLflow, among its artifacts as on Azure."""
+        store = tracking_store(self._environment)
+        logged = logged_artifacts(store, self._spec.experiment, self._spec.name)
+        return [
+            OutputSync(
+                self._store,
+                self._spec.artifacts.child(path) if path else self._spec.artifacts,
+                folder,
+                self._folder.sync_state(f"_mlflow-{number}"),
+            )
+            for number, (path, folder) in enumerate(logged.items())
+            if folder.is_dir()
+        ]
 
     def _output_sync(self, name: str) -> OutputSync:
         output = self._spec.outputs[name]
@@ -281,6 +325,8 @@ def explain(error: Exception, principal: str) -> tuple[str, str]:
             return _UNEXPECTED, f"File name too long (os error 36): {error}"
         case StorageError():
             return _explain_storage(error, principal)
+        case EnvironmentBuildError():
+            return "EnvironmentBuildFailed", str(error)
         case OSError():
             return "LaunchFailed", f"the processes could not be started: {error}"
         case _:
@@ -318,13 +364,12 @@ def _materialize(
         raise SourceNotFoundError(f"input {name!r}: {error}") from error
 
 
-def this_machine(ports: int) -> Machine:
+def this_machine(ports: int, python: JobPython) -> Machine:
     """The properties of this machine that a launch uses, with this number of free ports."""
-    python_folder = Path(sys.executable).parent
-    path = f"{python_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    path = python.variables(os.environ.get("PATH", os.defpath))["PATH"]
     return Machine(
         environment=os.environ,
-        python_folder=python_folder,
+        python=python,
         cpu_count=os.cpu_count() or 1,
         loopback_interface="lo" if sys.platform == "linux" else "lo0",
         is_root=os.geteuid() == 0,

@@ -56,6 +56,16 @@ class OutputSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PipEnvironment:
+    """An environment that pip can build."""
+
+    python: str
+    """A version, `3.11`, or a specifier, `>=3.11`; empty: any."""
+    requirements: tuple[str, ...]
+    """Lines of a requirements file."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """One attempt of one job."""
 
@@ -76,6 +86,12 @@ class JobSpec:
     """`worker` or `ps` by rank; empty unless it is a TensorFlow job."""
     timeout_seconds: float | None = None
     environment_variables: dict[str, str] = field(default_factory=dict[str, str])
+    environment_id: str = ""
+    """Names the environment in messages."""
+    packages: PipEnvironment | None = None
+    """What to build; None: the job runs in localazure's interpreter."""
+    mlflow_server: str | None = None
+    """The URL of MLflow's server, where the job logs; None: it logs to files."""
     principal: str | None = None
     """The identity that reads and writes its data; None: its cluster has none."""
 
@@ -115,6 +131,7 @@ class JobSpec:
             },
             "distribution": Distribution(document["distribution"]),
             "tasks": tuple(document["tasks"]),
+            "packages": _pip_environment(document["packages"]),
         }
         return cls(**{**document, **parsed})
 
@@ -126,3 +143,10 @@ def artifacts_of(job: str, root: BlobPath) -> BlobPath:
 
 def _blob_path(document: dict[str, str] | None) -> BlobPath | None:
     return None if document is None else BlobPath(**document)
+
+
+def _pip_environment(document: dict[str, Any] | None) -> PipEnvironment | None:
+    if document is None:
+        return None
+    requirements = tuple(document["requirements"])
+    return PipEnvironment(python=document["python"], requirements=requirements)

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from localazure.machinelearning.compute.allocation import Node, NodeState, release
 from localazure.machinelearning.errors import ArmError
-from localazure.machinelearning.events import enqueue, run_event
+from localazure.machinelearning.events import enqueue, model_registered, run_event
+from localazure.machinelearning.jobs.named_outputs import register_outputs
 from localazure.machinelearning.jobs.runner_protocol import Outcome, Result, StopOrder
 from localazure.machinelearning.jobs.states import (
     ACTIVE,
@@ -157,7 +158,7 @@ class JobTransaction:
             " :step, :fingerprint, :ended_at, :ended_at)",
             {**asdict(job), "status": status, "ended_at": ended_at},
         )
-        self._announce(job.name, status)
+        self._on_entered(job.name, status)
         return resource
 
     def request_cancel(self, name: str, order: StopOrder) -> bool:
@@ -202,7 +203,7 @@ class JobTransaction:
             self._update(name, "started_at = coalesce(started_at, ?)", self.now)
         if status in TERMINAL:
             self._update(name, "ended_at = ?", self.now)
-        self._announce(name, status)
+        self._on_entered(name, status)
 
     def finish_attempt(self, name: str, result: Result) -> bool:
         """Store an attempt's outcome, release its nodes, and return whether the job has ended."""
@@ -243,14 +244,22 @@ class JobTransaction:
     def _update(self, name: str, changes: str, *values: object) -> None:
         self.connection.execute(f"UPDATE job SET {changes} WHERE name = ?", (*values, name))  # noqa: S608 - columns from above
 
-    def _announce(self, name: str, status: JobStatus) -> None:
-        """Enqueue the event of a state: as on Azure, only Failed and Completed have an event."""
+    def _on_entered(self, name: str, status: JobStatus) -> None:
+        """Enqueue the event of a state, and register the outputs of a completed job.
+
+        As on Azure, only Failed and Completed have an event.
+        """
         if status not in {JobStatus.FAILED, JobStatus.COMPLETED}:
             return
         job = get_resource(self.query, JOBS, name)
-        if job is not None:
-            event_status = status if status is JobStatus.FAILED else None
-            enqueue(self.connection, run_event(self.workspace, job, event_status, self.now))
+        if job is None:
+            return
+        event_status = status if status is JobStatus.FAILED else None
+        enqueue(self.connection, run_event(self.workspace, job, event_status, self.now))
+        if status is JobStatus.COMPLETED:
+            for asset in register_outputs(self.connection, job, self.now):
+                if asset.collection == "models":
+                    enqueue(self.connection, model_registered(self.workspace, asset))
 
 
 async def write_jobs(workspace: Workspace, change: Callable[[JobTransaction], T]) -> T:

@@ -15,9 +15,16 @@ import math
 from pathlib import Path
 from typing import Any
 
+from localazure.machinelearning.events import DEFAULT_EXPERIMENT
 from localazure.processes.atomic_file import write_atomically
 
-NO_REGISTRY = "localazure-does-not-cover-mlflows-registry://use-ml_client.models"
+NO_SERVER = (
+    "localazure-runs-no-mlflow-server://pip-install-mlflow-and-set-mlflowServerPort-in-azure-ml.json"
+    "-or-use-ml_client.models"
+)
+"""A tracking and registry URI of no server: MLflow's errors name it, and so say what to do."""
+ALLOW_FILES = {"MLFLOW_ALLOW_FILE_STORE": "true"}
+"""Without this, MLflow 3 requires a database, where a run's id cannot be chosen."""
 
 _META = "meta.yaml"
 _RUN_FOLDERS = ("metrics", "params", "tags", "artifacts")
@@ -26,17 +33,20 @@ _STATUS_RUNNING = 1
 _METRIC_COLUMNS = 3
 
 
-def tracking_environment(store: Path, experiment: str, run: str) -> dict[str, str]:
-    """The environment variables with which MLflow finds the run."""
+def tracking_environment(
+    store: Path, experiment: str, run: str, *, server: str | None = None
+) -> dict[str, str]:
+    """The environment variables with which MLflow finds the run: in files, or at a server."""
+    names = {"MLFLOW_EXPERIMENT_NAME": experiment, "MLFLOW_RUN_ID": run}
+    if server is not None:
+        return {"MLFLOW_TRACKING_URI": server, **names}
     return {
         "MLFLOW_TRACKING_URI": store.as_uri(),
-        "MLFLOW_EXPERIMENT_NAME": experiment,
-        "MLFLOW_RUN_ID": run,
-        # Without this, MLflow 3 requires a database, where a run's id cannot be chosen.
-        "MLFLOW_ALLOW_FILE_STORE": "true",
+        **names,
+        **ALLOW_FILES,
         # Makes the registration of a model fail, with this text in MLflow's error: with a file
-        # store it would succeed, but the workspace would not have the model.
-        "MLFLOW_REGISTRY_URI": NO_REGISTRY,
+        # store it would succeed, but neither the workspace nor a server would have the model.
+        "MLFLOW_REGISTRY_URI": NO_SERVER,
     }
 
 
@@ -45,42 +55,46 @@ def ensure_run(store: Path, experiment: str, run: str, *, now: float) -> None:
 
     The job's name becomes the run's id and name. `now` is in epoch seconds.
     """
-    milliseconds = int(now * 1000)
-    experiment_id = _experiment_id(experiment)
-    experiment_folder = store / experiment_id
-    run_folder = experiment_folder / run
+    run_folder = ensure_experiment(store, experiment, now=now) / run
     for name in _RUN_FOLDERS:
         (run_folder / name).mkdir(parents=True, exist_ok=True)
-    _write_once(
-        experiment_folder,
-        {
-            "artifact_location": experiment_folder.as_uri(),
-            "creation_time": milliseconds,
-            "experiment_id": experiment_id,
-            "last_update_time": milliseconds,
-            "lifecycle_stage": "active",
-            "name": experiment,
-        },
-    )
     _write_once(
         run_folder,
         {
             "artifact_uri": (run_folder / "artifacts").as_uri(),
             "end_time": None,
             "entry_point_name": "",
-            "experiment_id": experiment_id,
+            "experiment_id": run_folder.parent.name,
             "lifecycle_stage": "active",
             "run_id": run,
             "run_name": run,
             "source_name": "",
             "source_type": _SOURCE_TYPE_LOCAL,
             "source_version": "",
-            "start_time": milliseconds,
+            "start_time": int(now * 1000),
             "status": _STATUS_RUNNING,
             "tags": [],
             "user_id": "localazure",
         },
     )
+
+
+def ensure_experiment(store: Path, experiment: str, *, now: float) -> Path:
+    """Create an experiment unless it exists, and return its folder. `now` is in epoch seconds."""
+    folder = store / _experiment_id(experiment)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_once(
+        folder,
+        {
+            "artifact_location": folder.as_uri(),
+            "creation_time": int(now * 1000),
+            "experiment_id": folder.name,
+            "last_update_time": int(now * 1000),
+            "lifecycle_stage": "active",
+            "name": experiment,
+        },
+    )
+    return folder
 
 
 def read_metric(store: Path, experiment: str, run: str, metric: str) -> tuple[float, ...]:
@@ -96,6 +110,21 @@ def read_metric(store: Path, experiment: str, run: str, metric: str) -> tuple[fl
     return tuple(value for value in values if math.isfinite(value))
 
 
+def logged_artifacts(store: Path, experiment: str, run: str) -> dict[str, Path]:
+    """The folders that a run has logged, by their path in its artifacts; "" has those without one.
+
+    MLflow 3 keeps models beside the runs, and links them from the runs that logged them.
+    """
+    experiment_folder = store / _experiment_id(experiment)
+    found = {"": experiment_folder / run / "artifacts"}
+    for link in sorted((experiment_folder / run / "outputs").glob("m-*")):
+        model = experiment_folder / "models" / link.name
+        lines = (model / _META).read_text("utf-8").splitlines() if model.is_dir() else ()
+        names = (line.removeprefix("name:") for line in lines if line.startswith("name:"))
+        found |= {name.strip(" '\""): model / "artifacts" for name in names}
+    return found
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -104,7 +133,9 @@ def _number(text: str) -> float:
 
 
 def _experiment_id(experiment: str) -> str:
-    """Derive an experiment's id, a decimal number, from its name."""
+    """Derive an experiment's id, a decimal number, from its name; MLflow's own default has 0."""
+    if experiment == DEFAULT_EXPERIMENT:
+        return "0"
     return str(int.from_bytes(hashlib.sha256(experiment.encode()).digest()[:7]))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from localazure.machinelearning.jobs.named_outputs import BEST_TRIAL, output_uri
 from localazure.machinelearning.jobs.parents import CANCELLED_BY_PARENT, ParentPass
-from localazure.machinelearning.jobs.resolution import output_uri
 from localazure.machinelearning.jobs.runner_protocol import StopOrder
 from localazure.machinelearning.jobs.states import JobStatus
 from localazure.machinelearning.jobs.store import JOBS, JobRow, NewJob, find_reusable
@@ -14,7 +14,6 @@ from localazure.machinelearning.pipelines import graph
 from localazure.machinelearning.pipelines.steps import Pipeline, bound_outputs, build_step_job
 from localazure.machinelearning.pipelines.submission import check_job
 from localazure.machinelearning.store import get_resource
-from localazure.machinelearning.sweeps.sweep import BEST_TRIAL
 
 REUSED = "azureml.isreused"
 REUSED_JOB = "azureml.reusedrunid"

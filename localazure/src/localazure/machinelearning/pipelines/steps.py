@@ -15,7 +15,7 @@ from typing import Any
 
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.errors import ArmError, invalid
-from localazure.machinelearning.jobs.resolution import output_uri
+from localazure.machinelearning.jobs.named_outputs import output_uri
 from localazure.machinelearning.jobs.spec import Distribution
 from localazure.machinelearning.jobs.store import JOBS, JobKind, NewJob
 from localazure.machinelearning.pipelines.graph import (
@@ -227,11 +227,18 @@ def _outputs(pipeline: Pipeline, step: str, spec: dict[str, Any]) -> dict[str, A
             if bound is None:
                 raise invalid(f"step {step!r}: the pipeline has no output {binding.name!r}")
             uri = output_uri(pipeline.name, binding.name, bound) if bound.get("uri") else None
-            mode = entry.get("mode") or bound.get("mode")
+            mode, asset, version = entry.get("mode") or bound.get("mode"), None, None
         else:
             uri, mode = entry.get("uri"), entry.get("mode")
+            asset, version = entry.get("name"), entry.get("version")
         kind = declaration.get("type") or entry.get("job_output_type") or "uri_folder"
-        fields = {"jobOutputType": kind, "uri": uri, "mode": mode}
+        fields = {
+            "jobOutputType": kind,
+            "uri": uri,
+            "mode": mode,
+            "assetName": asset,
+            "assetVersion": version,
+        }
         outputs[key] = {field: value for field, value in fields.items() if value}
     return outputs
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.jobs.named_outputs import check_named_outputs
 from localazure.machinelearning.jobs.resolution import check_command
 from localazure.machinelearning.jobs.store import JobKind, NewJob
 from localazure.machinelearning.pipelines.steps import Pipeline, check_pipeline
@@ -23,6 +24,7 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
             exist.
     """
     try:
+        check_named_outputs(query, name, properties)
         match properties.get("jobType"):
             case JobKind.COMMAND:
                 return check_command(query, name, properties)

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from localazure.machinelearning.addresses import parse_uri
+from localazure.machinelearning.addresses import JobOutputPath, parse_uri
 from localazure.machinelearning.arm import (
     WORKSPACE,
     WORKSPACE_PATH,
@@ -26,12 +26,13 @@ from localazure.machinelearning.arm import (
 )
 from localazure.machinelearning.errors import immutable, invalid, not_found
 from localazure.machinelearning.events import enqueue, model_registered
-from localazure.machinelearning.jobs.resolution import ASSET_URIS
+from localazure.machinelearning.jobs.resolution import ASSET_URIS, job_output_uri
 from localazure.machinelearning.store import (
     Resource,
     delete_resource,
     get_resource,
     list_resources,
+    next_version,
     put_resource,
 )
 from localazure.machinelearning.workspace import Workspace
@@ -136,8 +137,19 @@ async def delete_version(request: web.Request) -> web.Response:
 def _put(
     connection: sqlite3.Connection, key: tuple[str, str, str], body: dict[str, Any], now: float
 ) -> tuple[Resource, bool]:
-    """Create or change a version; raise if it exists with another definition."""
-    existing = get_resource(querying(connection), *key)
+    """Create or change a version; raise if it exists with another definition.
+
+    A job's output becomes the datastore's path, as on Azure: clients can download no other.
+    """
+    query = querying(connection)
+    existing = get_resource(query, *key)
+    field = ASSET_URIS.get(key[0])
+    uri = None if field is None else body["properties"][field]
+    if field and uri and (existing is None or existing.properties.get(field) != uri):
+        address = parse_uri(uri, asset_kind=key[0])
+        if isinstance(address, JobOutputPath):
+            found = job_output_uri(query, address)
+            body = {**body, "properties": {**body["properties"], field: found}}
     if existing is not None:
         differences = [
             field
@@ -190,12 +202,11 @@ def _container(workspace: Workspace, collection: str, name: str) -> dict[str, An
     if own is None and not versions:
         raise not_found(collection, name)
     base = own or versions[-1]
-    numbers = [int(entry.version) for entry in versions if entry.version.isdecimal()]
     properties = {
         "isArchived": False,
         **(own.properties if own is not None else {}),
         "latestVersion": versions[0].version if versions else None,
-        "nextVersion": str(max(numbers, default=0) + 1),
+        "nextVersion": next_version(query, collection, name),
     }
     if collection == "data" and versions:
         properties["dataType"] = versions[0].properties.get("dataType")

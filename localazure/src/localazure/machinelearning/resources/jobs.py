@@ -24,7 +24,7 @@ from localazure.machinelearning.arm import (
 )
 from localazure.machinelearning.errors import ArmError, immutable, invalid
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
-from localazure.machinelearning.jobs.resolution import output_uri
+from localazure.machinelearning.jobs.named_outputs import output_uri
 from localazure.machinelearning.jobs.runner_protocol import StopOrder
 from localazure.machinelearning.jobs.store import (
     JOBS,

@@ -27,6 +27,7 @@ from localazure.machinelearning.arm import (
 from localazure.machinelearning.configuration import ARTIFACT_DATASTORE
 from localazure.machinelearning.errors import not_found
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
+from localazure.machinelearning.jobs.folder import ENVIRONMENT_LOG
 from localazure.machinelearning.jobs.processes import log_names
 from localazure.machinelearning.jobs.resolution import (
     distribution_of,
@@ -100,7 +101,7 @@ async def get_run_data(request: web.Request) -> web.Response:
 
 @routes.post(f"/data/v1.0{WORKSPACE_PATH}/dataversion/batchGetResolvedUris")
 async def resolve_output_uris(request: web.Request) -> web.Response:
-    """Resolve ids of outputs to URIs; id and URI are equal, as outputs are not registered."""
+    """Resolve ids of outputs to URIs; here, id and URI are equal."""
     body = await read_object(request)
     uris: list[str] = body.get("values") or []
     return web.json_response({"values": {uri: {"uri": uri, "type": "UriFolder"} for uri in uris}})
@@ -182,7 +183,7 @@ def _log_urls(workspace: Workspace, resource: Resource) -> dict[str, str]:
     properties = resource.properties
     per_node = (properties.get("distribution") or {}).get("processCountPerInstance") or 1
     ranks = len(tensorflow_tasks(properties)) or node_count(properties) * per_node
-    names = log_names(distribution_of(properties), ranks)
+    names = [ENVIRONMENT_LOG, *log_names(distribution_of(properties), ranks)]
     root = workspace.configuration.datastores[ARTIFACT_DATASTORE]
     folder = artifacts_of(resource.name, root).child("user_logs")
     return {f"user_logs/{name}": _readable_url(workspace, folder.child(name)) for name in names}

@@ -14,6 +14,7 @@ from localazure.machinelearning.compute.clusters import list_clusters, vcpus_of
 from localazure.machinelearning.configuration import LOW_PRIORITY_QUOTA
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.jobs.store import list_nodes
+from localazure.machinelearning.jobs.tracking import NO_SERVER
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.runtime.identity import APP, client_id_of, principal_of
 from localazure.runtime.roles import RoleAssignments
@@ -71,6 +72,7 @@ async def get_workspace(request: web.Request) -> web.Response:
                 "discoveryUrl": (
                     f"{environment.azure_ml_url}/discovery/workspaces/{environment.workspace}"
                 ),
+                "mlFlowTrackingUri": workspace.configuration.mlflow_server or NO_SERVER,
                 "provisioningState": "Succeeded",
                 "publicNetworkAccess": "Enabled",
             },

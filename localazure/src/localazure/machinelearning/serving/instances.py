@@ -18,7 +18,7 @@ from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.client_settings import app_settings
 from localazure.machinelearning.data.blobs import BlobStore
 from localazure.machinelearning.data.cache import BlobCache
-from localazure.machinelearning.jobs.processes import inherited_environment
+from localazure.machinelearning.jobs.processes import inherited_environment, path_of
 from localazure.machinelearning.serving import scoring_server
 from localazure.machinelearning.serving.data_collector import DataCollector
 from localazure.machinelearning.serving.store import Deployment
@@ -159,7 +159,8 @@ async def start_instance(
     script = folder.code / source.scoring_script
     variables: dict[str, Any] = deployment.properties.get("environmentVariables") or {}
     environment = {
-        **inherited_environment(os.environ, Path(sys.executable).parent),
+        **inherited_environment(os.environ),
+        "PATH": f"{Path(sys.executable).parent}:{path_of(os.environ)}",
         "OMP_NUM_THREADS": "1",
         **app_settings(workspace.environment),
         **{name: str(value) for name, value in variables.items()},

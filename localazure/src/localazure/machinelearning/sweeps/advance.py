@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localazure.machinelearning.events import DEFAULT_EXPERIMENT
+from localazure.machinelearning.jobs.named_outputs import BEST_TRIAL
 from localazure.machinelearning.jobs.parents import CANCELLED_BY_PARENT, ParentPass
 from localazure.machinelearning.jobs.resolution import check_command
 from localazure.machinelearning.jobs.runner_protocol import StopOrder
@@ -107,7 +108,7 @@ class SweepPass(ParentPass):
         if best is not None:
             name, score = best
             own: dict[str, Any] = self.resource.properties.get("properties") or {}
-            properties = {**own, sweeps.BEST_TRIAL: name, "score": json.dumps(score)}
+            properties = {**own, BEST_TRIAL: name, "score": json.dumps(score)}
             self._put_properties(properties=properties)
         if status is JobStatus.FAILED:
             message = f"all {len(trials)} trials failed or were cancelled"

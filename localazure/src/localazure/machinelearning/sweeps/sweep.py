@@ -42,8 +42,8 @@ from localazure.machinelearning.sweeps.search_space import (
 DEFAULT_TOTAL_TRIALS = 1000
 MOST_TRIALS = 1000
 DEFAULT_TIMEOUT = "P7D"
-BEST_TRIAL = "best_child_run_id"
-"""The property of a sweep that names its best trial, as on Azure."""
+_ASSET = {"assetName", "assetVersion"}
+"""What registers an output: of the sweep, not of each trial."""
 
 _SEARCH_SPACE = re.compile(r"\$\{\{\s*search_space\.(?P<name>[A-Za-z0-9_.-]+)\s*\}\}")
 _SAMPLERS = {"grid", "random", "bayesian"}
@@ -211,7 +211,10 @@ def trial_properties(
         "computeId": properties.get("computeId"),
         "limits": {"jobLimitsType": "Command", "timeout": timeout} if timeout else None,
         "inputs": {**inputs, **literals},
-        "outputs": properties.get("outputs") or {},
+        "outputs": {
+            key: {field: value for field, value in entry.items() if field not in _ASSET}
+            for key, entry in (properties.get("outputs") or {}).items()
+        },
         "tags": {"hyperparameters": json.dumps(dict(values))},
         "properties": {},
     }

@@ -14,6 +14,8 @@ from azure.core.exceptions import HttpResponseError
 from harness.local_workspace import ENVIRONMENT, Local
 from harness.waiting import until
 
+DATASTORE = "azureml://datastores/workspaceblobstore/paths"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster(local: Local) -> None:
@@ -35,12 +37,12 @@ def pack_and_train(version: str, scale: int = 2) -> dict[str, Any]:
     """The fields of a pipeline: `pack` writes a literal to its output, which `train` reads."""
     return {
         "inputs": {"version": version, "scale": scale},
-        "outputs": {"model": {"type": "uri_folder"}},
+        "outputs": {"model": {"type": "custom_model", "name": "packed", "version": str(scale)}},
         "jobs": {
             "pack": step(
                 "echo ${{inputs.version}} > ${{outputs.shards}}/version",
                 inputs={"version": "${{parent.inputs.version}}"},
-                outputs={"shards": {"type": "uri_folder"}},
+                outputs={"shards": {"type": "uri_folder", "name": "packed-shards"}},
             ),
             "train": step(
                 "echo $(cat ${{inputs.shards}}/version) times ${{inputs.scale}}"
@@ -86,6 +88,14 @@ def test_steps_pass_on_their_outputs_and_are_reused_where_their_inputs_did_not_c
     reused = local.ml.jobs.get("reuse-2_pack").properties
     assert (reused["azureml.isreused"], reused["azureml.reusedrunid"]) == ("true", "reuse-1_pack")
     assert "azureml.isreused" not in local.ml.jobs.get("reuse-2_train").properties
+    shards = list(local.ml.data.list(name="packed-shards"))
+    assert [each.version for each in shards] == ["2", "1"]
+    assert {each.path for each in shards} == {f"{DATASTORE}/azureml/reuse-1_pack/shards/"}
+    models = {each.version: each.path for each in local.ml.models.list(name="packed")}
+    assert models == {
+        "2": f"{DATASTORE}/azureml/reuse-1_train/model/",
+        "3": f"{DATASTORE}/azureml/reuse-2_train/model/",
+    }
     model = "azureml://jobs/reuse-2/outputs/model/paths/model"
     submit(
         local,

@@ -31,6 +31,7 @@ def details(local: Local, name: str) -> dict[str, Any]:
 
 def test_the_workspace_is_found_and_no_other(local: Local) -> None:
     found = local.ml.workspaces.get(local.environment.workspace)
+    assert "set-mlflowServerPort-in-azure-ml.json" in found.mlflow_tracking_uri
     assert found.name == local.environment.workspace
     environment = local.environment
     where = (environment.subscription_id, environment.resource_group, "nowhere")
@@ -106,7 +107,7 @@ def test_models_are_versioned_and_announced(local: Local) -> None:
             name="digits",
             version=version,
             type="custom_model",
-            path="azureml://jobs/run/outputs/results/paths/model",
+            path="azureml://datastores/workspaceblobstore/paths/azureml/run/results/model",
             tags={"loss": "0.1"},
             properties={"run": "run-1"},
         )

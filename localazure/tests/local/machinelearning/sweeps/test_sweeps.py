@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.local_workspace import ENVIRONMENT, Local
-from localazure.machinelearning.jobs.tracking import NO_REGISTRY
+from localazure.machinelearning.jobs.tracking import NO_SERVER
 
 # Writes the same file as MLflow's client, whose import would take seconds in each trial.
 LOG = (
@@ -19,7 +19,7 @@ def submit(local: Local, name: str, text: str, **changes: Any) -> None:
             "type": "sweep",
             "name": name,
             "trial": {"command": LOG + text, "environment": ENVIRONMENT},
-            "outputs": {"results": {"type": "uri_folder"}},
+            "outputs": {"results": {"type": "uri_folder", "name": f"{name}-results"}},
             "sampling_algorithm": "grid",
             "search_space": {"lr": {"type": "choice", "values": [0.1, 0.2, 0.3]}},
             "objective": {"goal": "maximize", "primary_metric": "accuracy"},
@@ -39,6 +39,8 @@ def test_the_best_trial_is_named_and_downloaded(local: Local, tmp_path: Path) ->
     assert local.ml.jobs.get("tune_2").tags == {"hyperparameters": '{"lr": 0.3}'}
     local.ml.jobs.download("tune", download_path=tmp_path, output_name="results")
     assert (tmp_path / "named-outputs/results/lr").read_text() == "0.3\n"
+    (best,) = local.ml.data.list(name="tune-results")
+    assert (best.version, best.path.endswith("/azureml/tune_2/results/")) == ("1", True)
     listed = [each.name for each in local.ml.jobs.list()]
     assert "tune" in listed
     assert "tune_0" not in listed
@@ -63,4 +65,4 @@ def test_mlflow_of_a_trial_is_what_the_sweep_reads(local: Local) -> None:
     submit(local, "tracked", text, limits=limits, search_space=space, sampling_algorithm="random")
     local.wait_for("tracked", "Completed")
     assert 0.5 <= float(local.ml.jobs.get("tracked").properties["score"]) <= 0.6
-    assert NO_REGISTRY in local.log("tracked_0")
+    assert NO_SERVER in local.log("tracked_0")

@@ -9,6 +9,7 @@ import pytest
 
 from localazure.machinelearning.addresses import BlobPath
 from localazure.machinelearning.jobs.folder import JobFolder
+from localazure.machinelearning.jobs.job_python import JobPython
 from localazure.machinelearning.jobs.processes import (
     LaunchError,
     Machine,
@@ -22,13 +23,17 @@ from localazure.machinelearning.jobs.spec import (
     InputSpec,
     JobSpec,
     OutputSpec,
+    PipEnvironment,
 )
+from localazure.machinelearning.jobs.tracking import NO_SERVER
 from localazure.runtime.environment import Environment, Ports
 from localazure.runtime.identity import client_id_of
 
 MACHINE = Machine(
     environment={"PATH": "/usr/bin", "HOME": "/home/me", "AZURE_CLIENT_SECRET": "s3cret"},
-    python_folder=Path("/venv/bin"),
+    python=JobPython(
+        root=Path("/job/python"), site_packages=Path("/job/lib"), base_bin=Path("/venv/bin")
+    ),
     cpu_count=8,
     loopback_interface="lo",
     is_root=False,
@@ -39,6 +44,7 @@ SPEC = JobSpec(
     name="run-1",
     attempt=1,
     experiment="digits",
+    environment_id="azureml:torch:1",
     command="train ${{inputs.data}} ${{inputs.lr}} ${{outputs.results}} ${{outputs.report}}",
     code=None,
     inputs={
@@ -73,12 +79,23 @@ def test_one_process_without_distribution(tmp_path: Path) -> None:
     command = f"train {folder}/inputs/data 0.1 {outputs}"
     assert process.arguments == ("/bin/bash", "-c", command)
     assert process.log == folder / "user_logs" / "std_log.txt"
-    assert process.environment["PATH"] == "/venv/bin:/usr/bin"
+    assert process.environment["PATH"] == "/job/python/bin:/venv/bin:/usr/bin"
+    assert process.environment["PIP_PYTHON"] == "/job/python/bin/python"
     assert process.environment["AZURE_ML_INPUT_lr"] == "0.1"
     assert process.environment["SEED"] == "1"
     assert process.environment["OMP_NUM_THREADS"] == "8"
     assert process.environment["HOME"] == "/home/me"
     assert "AZURE_CLIENT_SECRET" not in process.environment, "no secrets of this machine"
+
+
+def test_a_job_logs_to_files_or_to_mlflow_s_server(tmp_path: Path) -> None:
+    (process,) = plan(tmp_path)
+    assert process.environment["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}/machinelearning/mlruns"
+    assert process.environment["MLFLOW_REGISTRY_URI"] == NO_SERVER
+    (process,) = plan(tmp_path, mlflow_server="http://127.0.0.1:5000")
+    assert process.environment["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5000"
+    assert "MLFLOW_REGISTRY_URI" not in process.environment
+    assert process.environment["MLFLOW_RUN_ID"] == "run-1"
 
 
 def test_ranks_are_numbered_through_the_nodes(tmp_path: Path) -> None:
@@ -136,5 +153,6 @@ def test_mpi_without_mpirun_says_what_to_install(tmp_path: Path) -> None:
 
 def test_a_spec_survives_its_file(tmp_path: Path) -> None:
     spec = replace(SPEC, code=BlobPath("code", ""), timeout_seconds=3.5)
+    spec = replace(spec, packages=PipEnvironment(python="3.11", requirements=("a==1",)))
     spec.save(tmp_path)
     assert JobSpec.load(tmp_path) == spec
