@@ -29,9 +29,10 @@ $(INSTALLED): $(REQUIREMENTS) constraints.txt $(LOCKED) $(DISTRIBUTIONS:=/pyproj
 
 setup: python-version $(INSTALLED)
 
-# CHAOS=7 for the same stories under faults that are drawn from seed 7; they must end the same.
+# CHAOS=7 for the same stories under faults that are drawn from seed 7; they must end the same. WORKER=azure
+# for functions that are run by the library of Azure's own worker; it needs Python 3.13 (PYTHON=python3.13).
 demo: setup
-	@$(BIN)/python -m demo $(if $(JSON),--json) $(if $(CHAOS),--chaos $(CHAOS))
+	@$(if $(WORKER),LOCALAZURE_WORKER=$(WORKER)) $(BIN)/python -m demo $(if $(JSON),--json) $(if $(CHAOS),--chaos $(CHAOS))
 
 up: setup
 	@$(BIN)/python -m localazure up

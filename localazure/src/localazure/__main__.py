@@ -20,6 +20,7 @@ from localazure.runtime.environment import (
     LEASE_SECONDS,
     LOOPBACK,
     RUN_ACTIVITIES_TWICE,
+    WORKER,
     Environment,
     has_app,
 )
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     if getattr(parsed, "hosts", 1) < 1:
         sys.stderr.write("localazure: --hosts must be 1 or more\n")
         return 2
-    for name in (LEASE_SECONDS, RUN_ACTIVITIES_TWICE):
+    for name in (LEASE_SECONDS, RUN_ACTIVITIES_TWICE, WORKER):
         if (value := getattr(parsed, name, None)) is not None:
             os.environ[name] = str(value)  # for the host, in this or another process
     try:
@@ -161,6 +162,14 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
         const="true",
         help="run each activity that succeeded once more and take the second result, as Azure may "
         f"after it lost a worker (the same as the app setting {RUN_ACTIVITIES_TWICE}=true)",
+    )
+
+    command.add_argument(
+        "--worker",
+        dest=WORKER,
+        choices=["localazure", "azure"],
+        help="azure: run the functions by the library of Azure's own worker, for Python 3.13 and "
+        f"later (the same as the app setting {WORKER}; pip install 'localazure[worker]')",
     )
 
 

@@ -48,7 +48,7 @@ _CLOSE_CONNECTIONS_SECONDS: Final = 1.0
 class Host:
     """The host of one app: its functions, their triggers, and the web server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an app and its surroundings are made of
         self,
         functions: list[LoadedFunction],
         options: HostOptions,
@@ -59,6 +59,7 @@ class Host:
         settings: Mapping[str, str],
         cors: CorsPolicy,
         injector: Injector,
+        invoker: type[Invoker] = Invoker,
     ) -> None:
         """Create a host for an app's functions, without starting it; see `run_app`.
 
@@ -81,7 +82,7 @@ class Host:
         timers = state / "timers.db"
         self._database = DatabaseInTurn(timers) if self._sharing else Database(timers, MIGRATIONS)
         self._durable: DurableFunctions | None = None
-        self.invoker = Invoker(
+        self.invoker = invoker(
             timeout=options.function_timeout,
             client_binding=self._client_binding,
             fetch_input=InputBindings(self._storage).fetch,

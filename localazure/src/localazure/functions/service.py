@@ -31,12 +31,14 @@ from localazure.functions.errors import AppLoadError
 from localazure.functions.host import Host
 from localazure.functions.http.authorization import KeyRing, OpenDoor
 from localazure.functions.http.cors import CorsPolicy
+from localazure.functions.worker.invocation import Invoker
+from localazure.functions.worker.thread_pool import thread_count
 from localazure.processes import memory
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import RECYCLE_STATUS
 from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.certificates import trusted
-from localazure.runtime.environment import LOOPBACK, Environment
+from localazure.runtime.environment import LOOPBACK, WORKER, Environment
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
@@ -105,6 +107,7 @@ async def run_app(  # noqa: PLR0913 - the options of two commands
         _require(only, functions)
         if unknown := _missing(options.functions, functions) if not only else []:
             _LOG.warning("functions of host.json names %s, not in the app", ", ".join(unknown))
+        invoker = await _worker(app, functions, settings)
         logs.undo_silencing()
         host = Host(
             functions,
@@ -115,6 +118,7 @@ async def run_app(  # noqa: PLR0913 - the options of two commands
             settings=settings,
             cors=local.host.cors if cors is None else cors,
             injector=Injector(faults or state, Part.FUNCTIONS),
+            invoker=invoker,
         )
         try:
             await host.start()
@@ -143,6 +147,25 @@ def _require_python(settings: Mapping[str, str]) -> None:
             f"the app setting {_RUNTIME_SETTING} is {runtime!r}, so a Python app has no functions "
             "on Azure; set it to python"
         )
+
+
+async def _worker(
+    app: Path, functions: Sequence[LoadedFunction], settings: Mapping[str, str]
+) -> type[Invoker]:
+    """The worker that is to run the functions.
+
+    Raises:
+        AppLoadError: the setting is not one of a worker, or Azure's cannot run the app.
+    """
+    name = settings.get(WORKER) or "localazure"
+    if name == "localazure":
+        return Invoker
+    if name != "azure":
+        raise AppLoadError(f"the app setting {WORKER} is {name!r}; set it to localazure or azure")
+    from localazure.functions.worker import azure_worker
+
+    await azure_worker.index(app, functions, thread_count(settings))
+    return azure_worker.AzureInvoker
 
 
 @contextlib.asynccontextmanager

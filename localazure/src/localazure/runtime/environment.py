@@ -35,6 +35,8 @@ AMQPS_PORT = 5671
 """The port of AMQP over TLS (https://www.iana.org/assignments/service-names-port-numbers). With an
 identity, the Service Bus SDKs can connect to no other port."""
 
+WORKER = "LOCALAZURE_WORKER"
+"""App setting: whose code runs the functions, `localazure` or, from Python 3.13 on, `azure`."""
 RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
 """App setting: run each activity that succeeded again, as Azure may do after a lost worker."""
 

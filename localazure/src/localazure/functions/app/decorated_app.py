@@ -54,6 +54,8 @@ def index(register: azure.functions.FunctionRegister, script: Path) -> list[Defi
         indexed: list[Function] = register.get_functions()
     except Exception as error:  # the SDK may raise any error in the author's decorators
         raise AppLoadError(f"{script}: {error}") from error
+    # The SDK keeps the names that it has given out. Azure's worker may ask for them, too.
+    register.functions_bindings = {}
     return [_define(function, script.parent) for function in indexed]
 
 

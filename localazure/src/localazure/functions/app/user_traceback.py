@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib
 import json
 import traceback
@@ -14,7 +15,11 @@ import azure.functions
 
 _SDK: Final = Path(azure.functions.__file__).parent
 _HOST: Final = (Path(__file__).parents[1], Path(importlib.__file__ or "").parent)
-_WORKER: Final = (_SDK, _SDK.parent / "durable_functions", Path(json.__file__).parent)
+_SITE: Final = _SDK.parents[1]
+_WORKER: Final = (
+    *(_SDK, _SDK.parent / "durable_functions", _SITE / "azure_functions_runtime"),
+    *(Path(json.__file__).parent, Path(concurrent.futures.__file__).parent),
+)
 _FROZEN: Final = "<frozen importlib"
 _HEADING: Final = "Traceback (most recent call last):\n"
 

@@ -35,6 +35,11 @@ def _base() -> Any:
     return base if base is not None and base.HttpV2FeatureChecker.http_v2_enabled() else None
 
 
+def is_used() -> bool:
+    """Whether the app has loaded an extension for HTTP."""
+    return _base() is not None
+
+
 def takes(python_type: object, *, is_output: bool) -> bool | None:
     """Whether an annotation is a type of the web framework; None if the app uses none."""
     base = _base()

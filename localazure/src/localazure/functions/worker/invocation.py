@@ -210,23 +210,22 @@ class Invoker:
             returned = Datum(result, NATIVE)
         else:
             returned = _encode_result(function, result)
-        return await self._send_outputs(function, data, returned, outputs)
+        encoded = {
+            name: converters.encode(parameter.converter, value, parameter.python_type)
+            for name, parameter in function.signature.outputs.items()
+            if (value := outputs[name].get()) is not None
+        }
+        return await self._send_outputs(function, data, returned, encoded)
 
     async def _decode_inputs(self, function: LoadedFunction, data: TriggerData) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for binding in function.bindings:
             if binding.is_output:
                 continue
-            metadata: Mapping[str, Datum] = {}
             if binding is function.trigger and data.argument is not None:
                 arguments[binding.name] = data.argument
                 continue
-            if binding is function.trigger:
-                datum, metadata = data.datum, data.metadata
-            elif binding.kind == binding_kinds.DURABLE_CLIENT:
-                datum = Datum(self._client_binding(), "string")
-            else:
-                datum = await self._fetch_input(binding, _setting(binding, data, function))
+            datum, metadata = await self._fetch(function, binding, data)
             if datum is not None and datum.type == NATIVE:
                 arguments[binding.name] = datum.value
                 continue
@@ -243,18 +242,33 @@ class Invoker:
             )
         return arguments
 
+    async def _fetch(
+        self, function: LoadedFunction, binding: Binding, data: TriggerData
+    ) -> tuple[Datum | None, Mapping[str, Datum]]:
+        """The value of an input binding, with the metadata that only a trigger has."""
+        if binding is function.trigger:
+            is_text = data.argument is not None
+            return Datum(str(data.argument), "string") if is_text else data.datum, data.metadata
+        if binding.kind == binding_kinds.DURABLE_CLIENT:
+            return Datum(self._client_binding(), "string"), {}
+        return await self._fetch_input(binding, _setting(binding, data, function)), {}
+
     async def _call(
         self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
     ) -> Any:
+        if function.is_async:
+            _enter(context)
+            return await self._limited(function, function.call(**arguments))
+        call = functools.partial(_call_sync, function, arguments, context)
+        return await self._limited(function, self._threads.run(call))
+
+    async def _limited(self, function: LoadedFunction, call: Awaitable[Any]) -> Any:
+        """Await a call of a function, as long as host.json allows."""
         limit = self._timeout.total_seconds() if self._timeout else None
         timer = asyncio.timeout(limit)
         try:
             async with timer:
-                if function.is_async:
-                    _enter(context)
-                    return await function.call(**arguments)
-                call = functools.partial(_call_sync, function, arguments, context)
-                return await self._threads.run(call)
+                return await call
         except SystemExit as error:
             raise FunctionExitError(
                 f"'{function.name}' called sys.exit({error.code!r}), which on Azure ends the "
@@ -273,13 +287,8 @@ class Invoker:
         function: LoadedFunction,
         data: TriggerData,
         returned: Datum | None,
-        outputs: Mapping[str, Output],
+        encoded: Mapping[str, Datum],
     ) -> Outcome:
-        encoded = {
-            name: converters.encode(parameter.converter, value, parameter.python_type)
-            for name, parameter in function.signature.outputs.items()
-            if (value := outputs[name].get()) is not None
-        }
         for binding in function.bindings:
             value = returned if binding.name == RETURN else encoded.get(binding.name)
             if binding.is_output and binding.kind != binding_kinds.HTTP and value and value.type:
