@@ -25,9 +25,10 @@ BENCHMARKS = {
     "landing-large": "benchmarks.landing:measure_large",
     "data-rules": "benchmarks.data_rules",
     "import": "benchmarks.app_import",
+    "recipes": "benchmarks.recipes",
 }
 # They take half an hour or more, so they run only if they are named.
-ON_REQUEST = frozenset({"landing-large"})
+ON_REQUEST = frozenset({"landing-large", "recipes"})
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp")
 
 

@@ -21,11 +21,13 @@ from handlers.training.job_outputs import parse_file
 from orchestrations.contracts.checked import ChecksFile
 from orchestrations.contracts.comparison import Comparison, Counts
 from tests.unit.trainers.small_datasets import freeze, image_file
+from trainers.settings import parse_settings
 
 REPOSITORY = Path(__file__).parents[3]
 TEMPLATES = REPOSITORY / "pipelines" / "templates"
 CHECKED = REPOSITORY / "pipelines" / "digits-checked"
 NAMES = ("minimal", "tabular")
+OF_RECIPES = ("coco", "imagenet")
 
 
 def program(path: Path) -> Any:
@@ -118,11 +120,27 @@ def test_the_first_template_is_short_and_uses_nothing_of_ours() -> None:
 
 
 def test_templates_are_valid_pipelines_and_rest_until_they_are_copied(tmp_path: Path) -> None:
-    for template in NAMES:
-        shutil.copytree(TEMPLATES / template, tmp_path / template)
-    assert set(load_pipelines(tmp_path, records_container="landfall")) == set(NAMES)
+    (tmp_path / "trainers").symlink_to(REPOSITORY / "trainers")
+    for template in (*NAMES, *OF_RECIPES):
+        shutil.copytree(TEMPLATES / template, tmp_path / "pipelines" / template)
+    copied = load_pipelines(tmp_path / "pipelines", records_container="landfall")
+    assert set(copied) == {*NAMES, *OF_RECIPES}
+    assert copied["imagenet"].source.takes("n01440764/n01440764_10026.JPEG")
+    assert copied["coco"].source.takes("train2017/000000000009.jpg")
     shipped = load_pipelines(REPOSITORY / "pipelines", records_container="landfall")
-    assert not set(NAMES) & set(shipped)
+    assert not {*NAMES, *OF_RECIPES} & set(shipped)
+
+
+@pytest.mark.parametrize("template", OF_RECIPES)
+def test_the_commands_with_a_recipe_are_ones_that_the_trainer_takes(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = yaml.safe_load((TEMPLATES / template / "job.yml").read_text())
+    command = re.sub(r"\$\{\{\w+\.(\w+)\}\}", r"\1", job["command"])
+    monkeypatch.chdir(REPOSITORY / "trainers")  # the job's working folder
+    settings = parse_settings("", command.split("-m trainers.train ")[1].split())
+    assert settings.dataset == {"coco": "coco", "imagenet": "shards"}[template]
+    assert settings.epochs >= 26
 
 
 @pytest.mark.parametrize(
@@ -198,7 +216,7 @@ def test_bad_data_is_rejected(
 
 def test_the_environments_have_the_versions_that_are_tested() -> None:
     constraints = (REPOSITORY / "constraints.txt").read_text().splitlines()
-    for template in NAMES:
+    for template in (*NAMES, *OF_RECIPES):
         conda = yaml.safe_load((TEMPLATES / template / "environment" / "conda.yml").read_text())
         [pins] = [each["pip"] for each in conda["dependencies"] if isinstance(each, dict)]
         assert set(pins) <= {line.split(" ;")[0] for line in constraints}
