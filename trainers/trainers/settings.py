@@ -60,6 +60,7 @@ ModelFolder = Annotated[Path, model_folder]
 class Settings(ParallelOptions, DataOptions):
     """The options of `trainers.train`."""
 
+    recipe: Path | None = option(None, "a file of options; those of this command line win")
     output_dir: Path = option(..., "where model, metrics or error are left")
     checkpoint_dir: Path = option(..., "kept between attempts")
     champion: ModelFolder | None = option(None, "a model folder to compare with, or none")
@@ -67,6 +68,7 @@ class Settings(ParallelOptions, DataOptions):
     pretrained: ModelFolder | None = option(
         None, "a .safetensors file, or its folder, to begin with where tensors fit, or none"
     )
+    export: Literal["onnx"] | None = option(None, "write model.onnx beside the weights, compared")
     model: Annotated[str, name_among(*ARCHITECTURES, prefixes=LIBRARIES)] = option(
         "resnet8", f"{', '.join(ARCHITECTURES)}, torchvision/<name>, timm/<name>, or {OWN}"
     )
