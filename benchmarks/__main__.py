@@ -26,9 +26,10 @@ BENCHMARKS = {
     "data-rules": "benchmarks.data_rules",
     "import": "benchmarks.app_import",
     "recipes": "benchmarks.recipes",
+    "local-steps": "benchmarks.local_steps",
 }
 # They take half an hour or more, so they run only if they are named.
-ON_REQUEST = frozenset({"landing-large", "recipes"})
+ON_REQUEST = frozenset({"landing-large", "local-steps", "recipes"})
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp")
 
 

@@ -22,7 +22,7 @@ CLASSES, TRAIN, HELD_OUT = 10, 1000, 2000
 WRONG_LABELS = 0.15
 _WHOLE, _LEAST, _SIZE = 32, 14, 16  # pixels: of a pattern, of the least part of it, of an image
 _NOISE = 0.5
-_COMMON = (
+COMMON = (
     *("--dataset", "benchmarks.recipes:dataset", "--image-size", str(_SIZE)),
     *("--epochs", "30", "--batch-size", "50", "--learning-rate", "0.05"),
 )
@@ -87,7 +87,7 @@ def measure(bench: Bench) -> None:
     def turn(name: str, options: tuple[str, ...]) -> Sample:
         seed = len(accuracies[name])
         epochs = ("--epochs", "2") if bench.is_quick else ()
-        accuracies[name].append(_accuracy(*_COMMON, *options, *epochs, "--seed", str(seed)))
+        accuracies[name].append(_accuracy(*COMMON, *options, *epochs, "--seed", str(seed)))
         return {"accuracy %": 100 * accuracies[name][-1]}
 
     contenders = {"recipe": RECIPE, "plain": PLAIN}

@@ -47,6 +47,9 @@ _DECISIVE = (
     *("shuffle_window", "precision", "seed"),
 )
 
+# The same, but left out where an option is not given: earlier checkpoints stay valid.
+_DECISIVE_IF_GIVEN = ("meetings",)
+
 
 def model_folder(text: str) -> Path | None:
     """Parse a model folder, or `none`, which Landfall passes if there is no champion."""
@@ -151,9 +154,18 @@ class Settings(ParallelOptions, DataOptions):
         """The weight decay: the option, or the optimizer's default."""
         return _DECAYS[self.optimizer != SGD] if self.weight_decay is None else self.weight_decay
 
+    @property
+    def meetings(self) -> tuple[int | None, ...]:
+        """What the steps depend on after which ranks of --average-every meet."""
+        every = self.average_every
+        return () if every is None else (every, self.checkpoint_every, self.evaluate_every)
+
     def fingerprint(self) -> str:
         """Return a hash of the settings that determine the weights."""
         decisive = {name: getattr(self, name) for name in _DECISIVE}
+        for name in _DECISIVE_IF_GIVEN:
+            if value := getattr(self, name):
+                decisive[name] = value
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
@@ -174,6 +186,7 @@ def check_options(settings: Settings, ranks: int) -> None:
     of_pipeline = settings.microbatches, settings.pipeline_schedule
     has_pipeline_options = of_pipeline != (Settings.microbatches, Settings.pipeline_schedule)
     reads_shards = settings.dataset == "shards" or is_dotted(settings.dataset)
+    splits = settings.tensor_parallel * settings.pipeline_parallel
     step, peer = settings.longest_step_seconds, settings.peer_timeout_seconds
     rules = {
         f"--warm-up-epochs {warm_up:g} is longer than --epochs {epochs}: the rate would never be "
@@ -198,6 +211,9 @@ def check_options(settings: Settings, ranks: int) -> None:
         f"--decay-epochs {last_decay:g} is not before the end of --epochs {epochs}: lower it": (
             last_decay >= epochs
         ),
+        "--average-every is of --parallel ddp on two or more ranks, each with the whole model: "
+        "leave it out": settings.average_every is not None
+        and (ranks == 1 or settings.parallel != "ddp" or splits > 1 or bool(settings.deepspeed)),
         "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp": (
             settings.keep_gathered and settings.parallel != "fsdp"
         ),

@@ -127,7 +127,8 @@ class Parallel:
         module, device = self.evaluated, self._world.device
         if options.compile is not None:
             module = cast("nn.Module", torch.compile(module, backend=options.compile))
-        if self.coordinates.data_ranks > 1 and not self._sharded and self._deepspeed_config is None:
+        is_alone = options.average_every is not None or self.coordinates.data_ranks == 1
+        if not is_alone and not self._sharded and self._deepspeed_config is None:
             module = DistributedDataParallel(
                 module,
                 device_ids=[device] if device.type == "cuda" else None,
