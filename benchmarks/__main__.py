@@ -26,9 +26,11 @@ BENCHMARKS = {
     "data-rules": "benchmarks.data_rules",
     "training": "benchmarks.training",
     "import": "benchmarks.app_import",
+    "recipes": "benchmarks.recipes",
+    "local-steps": "benchmarks.local_steps",
 }
 # They take half an hour or more, so they run only if they are named.
-ON_REQUEST = frozenset({"landing-large"})
+ON_REQUEST = frozenset({"landing-large", "local-steps", "recipes"})
 PACKAGES = ("azure-functions", "azure-functions-durable", "aiohttp", "torch")
 
 

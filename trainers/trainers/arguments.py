@@ -8,11 +8,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+
+from trainers.recipe import options_of
 
 OWN = "package.module:factory"
 """The form of the dotted path of a user's own factory, for help texts."""
@@ -33,7 +37,8 @@ def parse_options(
     """Parse a command line; exits with status 2 and a usage message if it is wrong.
 
     `options` is a dataclass whose fields are the options, `program` a module like `trainers.train`.
-    The default of `arguments` is the process's own command line.
+    The default of `arguments` is the process's own command line. A field `recipe` is of a file of
+    options, before which those of the command line have precedence.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {program}",
@@ -49,7 +54,16 @@ def parse_options(
         is_needed = field.default is dataclasses.MISSING
         argument |= {"required": True} if is_needed else {"default": field.default}
         parser.add_argument("--" + field.name.replace("_", "-"), **argument)
-    return options(**vars(parser.parse_args(arguments)))
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if "recipe" in kinds:
+        finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        finder.add_argument("--recipe", type=Path)
+        file = finder.parse_known_args(given)[0].recipe
+        try:
+            given = [*(options_of(file, kinds.keys() - {"recipe"}) if file else ()), *given]
+        except ValueError as error:
+            parser.error(str(error))
+    return options(**vars(parser.parse_args(given)))
 
 
 def _values(kind: Any) -> dict[str, Any]:

@@ -91,6 +91,10 @@ class TrainingHung(TrainingError):
     exit_code = EX_HUNG
 
 
+class ExportDiffers(TrainingError):
+    """The exported model answers otherwise than the trained one."""
+
+
 class Stopped(TrainingError):
     """SIGTERM stopped the run after it saved a checkpoint, from which the next start resumes."""
 

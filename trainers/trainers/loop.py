@@ -23,6 +23,7 @@ from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import evaluate
 from trainers.inputs import task_of
 from trainers.optimizers import build_optimizer, learning_rate
+from trainers.parallelism.local_steps import LocalSteps
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
@@ -122,6 +123,12 @@ class Run:
             keep_best=settings.keep_best,
             let_go=self.parallel.reshard,
         )
+        self.local_steps = LocalSteps(
+            settings.average_every,
+            self._is_kept,
+            self.parallel.network,
+            self.optimizer,
+        )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,
@@ -194,6 +201,7 @@ class Run:
             self.parallel.clip_gradients(self.settings.clip_gradients)
         self.optimizer.step()
         self.step += 1
+        self.local_steps.end(self.step)
         self.copies.update(self.step)
         # Not before the update is queued: the host waits here for the next step's data, while the
         # device works on the queue.
@@ -203,8 +211,11 @@ class Run:
 
     def _has_consequences(self, step: int) -> bool:
         """Whether the step needs a synchronization for a log line, checkpoint or evaluation."""
-        settings = self.settings
-        intervals = settings.log_every, settings.checkpoint_every, self._evaluate_every
+        return step % self.settings.log_every == 0 or self._is_kept(step)
+
+    def _is_kept(self, step: int) -> bool:
+        """Whether the weights after this step are saved or evaluated."""
+        intervals = self.settings.checkpoint_every, self._evaluate_every
         return step == self.steps or any(step % every == 0 for every in intervals)
 
     def _after_step(self, status: StepStatus) -> None:
@@ -350,6 +361,7 @@ class Run:
     def _save(self) -> None:
         if self.step == self.saved_step:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
+        self.local_steps.meet(self.step)
         self._check_weights()
         self.parallel.unify_buffers()
         self.curve.add_speed(self.speed.report())

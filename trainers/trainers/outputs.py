@@ -34,6 +34,7 @@ from trainers.reports.efficiency import (
 from trainers.reports.picture import draw
 from trainers.reports.speed import peak_memory_bytes
 from trainers.serving.model_folder import Model, new_model, save_model
+from trainers.serving.onnx_file import export_onnx
 from trainers.tasks.task import Evaluation
 
 # The packages on whose versions a model's results depend.
@@ -100,6 +101,8 @@ def write_outputs(
         "seed": run.settings.seed,
         "versions": {"python": platform.python_version(), **versions},
     }
+    if run.settings.export is not None:
+        export_onnx(output / "model", model, dataset.held_out)  # model.json is the last of all
     save_model(output / "model", model, about)
     report = {
         "dataset_version": dataset.version,

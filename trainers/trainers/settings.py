@@ -46,11 +46,10 @@ _DECISIVE = (
     *("shuffle_window", "precision", "seed"),
 )
 
-
 # The same, but left out where an option is not given: earlier checkpoints stay valid.
 _DECISIVE_IF_GIVEN = (
     *("clip_gradients", "average_weights", "keep_best", "early_stop_evaluations"),
-    "decisive_evaluations",
+    *("decisive_evaluations", "meetings"),
 )
 
 
@@ -66,6 +65,7 @@ ModelFolder = Annotated[Path, model_folder]
 class Settings(ParallelOptions, DataOptions):
     """The options of `trainers.train`."""
 
+    recipe: Path | None = option(None, "a file of options; those of this command line win")
     output_dir: Path = option(..., "where model, metrics or error are left")
     checkpoint_dir: Path = option(..., "kept between attempts")
     champion: ModelFolder | None = option(None, "a model folder to compare with, or none")
@@ -73,6 +73,7 @@ class Settings(ParallelOptions, DataOptions):
     pretrained: ModelFolder | None = option(
         None, "a .safetensors file, or its folder, to begin with where tensors fit, or none"
     )
+    export: Literal["onnx"] | None = option(None, "write model.onnx beside the weights, compared")
     model: Annotated[str, name_among(*ARCHITECTURES, prefixes=LIBRARIES)] = option(
         "resnet8", f"{', '.join(ARCHITECTURES)}, torchvision/<name>, timm/<name>, or {OWN}"
     )
@@ -170,6 +171,12 @@ class Settings(ParallelOptions, DataOptions):
         """The epochs between evaluations, if these decide which weights are kept."""
         return self.evaluate_every if self.keep_best or self.early_stop_evaluations else None
 
+    @property
+    def meetings(self) -> tuple[int | None, ...]:
+        """What the steps depend on after which ranks of --average-every meet."""
+        every = self.average_every
+        return () if every is None else (every, self.checkpoint_every, self.evaluate_every)
+
     def fingerprint(self) -> str:
         """Return a hash of the settings that determine the weights."""
         decisive = {name: getattr(self, name) for name in _DECISIVE}
@@ -196,6 +203,7 @@ def check_options(settings: Settings, ranks: int) -> None:
     of_pipeline = settings.microbatches, settings.pipeline_schedule
     has_pipeline_options = of_pipeline != (Settings.microbatches, Settings.pipeline_schedule)
     reads_shards = settings.dataset == "shards" or is_dotted(settings.dataset)
+    splits = settings.tensor_parallel * settings.pipeline_parallel
     step, peer = settings.longest_step_seconds, settings.peer_timeout_seconds
     rules = {
         f"--warm-up-epochs {warm_up:g} is longer than --epochs {epochs}: the rate would never be "
@@ -225,6 +233,13 @@ def check_options(settings: Settings, ranks: int) -> None:
         "rank has the whole gradient: leave it out": (
             settings.clip_gradients is not None
             and settings.tensor_parallel * settings.pipeline_parallel > 1
+        ),
+        "--average-every is of --parallel ddp on two or more ranks, each with the whole model: "
+        "leave it out": settings.average_every is not None
+        and (ranks == 1 or settings.parallel != "ddp" or splits > 1),
+        "--average-weights does not work with --average-every, where each rank has weights of its "
+        "own between two meetings: leave one out": (
+            settings.average_weights is not None and settings.average_every is not None
         ),
         "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp": (
             settings.keep_gathered and settings.parallel != "fsdp"

@@ -27,6 +27,7 @@ from trainers.parallelism.watchdog import Watchdog
 from trainers.parallelism.world import World
 from trainers.reports import error_file
 from trainers.reports.tracking import tracking
+from trainers.serving.onnx_file import check_exportable
 from trainers.settings import Settings, parse_settings
 from trainers.tracing import traced
 
@@ -50,6 +51,8 @@ def train(settings: Settings, world: World) -> None:
         signs=world.signs_of_life(),
     )
     run = Run(settings, dataset, world, log, watchdog.heartbeat, initial)
+    if settings.export is not None:
+        check_exportable(run.model, inputs_are_images=run.task.inputs_are_images)
     run.resume()
     tracked = tracking(
         settings.output_dir,

@@ -217,20 +217,31 @@ def _missing_files(file: Path, document: Mapping[str, Any]) -> Iterator[Problem]
     for location, body in _bodies(document):
         environment = _mapping(body.get("environment"))
         scoring = _mapping(body.get("code_configuration"))
-        code, script = scoring.get("code"), scoring.get("scoring_script")
-        is_local = isinstance(code, str) and isinstance(script, str) and _is_local(code)
         named: dict[Location, Any] = {
             ("code",): body.get("code"),
+            ("entry", "file"): _in_code(body, _mapping(body.get("entry")).get("file")),
             ("environment", "conda_file"): environment.get("conda_file"),
             ("environment", "build", "path"): _mapping(environment.get("build")).get("path"),
-            ("code_configuration", "code"): code,
-            ("code_configuration", "scoring_script"): f"{code}/{script}" if is_local else None,
+            ("code_configuration", "code"): scoring.get("code"),
+            ("code_configuration", "scoring_script"): _in_code(
+                scoring, scoring.get("scoring_script")
+            ),
             **{(key,): _file_of(body.get(key)) for key in ("environment", "component", "trial")},
         }
         for key, name in named.items():
             if isinstance(name, str) and _is_local(name) and not (file.parent / name).exists():
                 where = f"{name!r} does not exist, from the folder of {file.name}"
                 yield Problem((*location, *key), where)
+
+
+def _in_code(body: Mapping[str, Any], name: Any) -> str | None:
+    """A file in the code, from the job or deployment file; None if the code is not local."""
+    code = body.get("code")
+    return (
+        f"{code}/{name}"
+        if isinstance(code, str) and isinstance(name, str) and _is_local(code)
+        else None
+    )
 
 
 def _is_local(name: str) -> bool:
@@ -260,12 +271,13 @@ def _unknown_references(
         if not is_step:
             known["inputs"] |= BOUND_INPUTS.union(parameters)
             known["outputs"] |= OUTPUTS
-        for match in _REFERENCE.finditer(str(body.get("command") or "")):
-            kind, name = match["kind"], match["name"]
-            if name not in known[kind]:
-                there = ", ".join(sorted(known[kind])) or "none"
-                problem = f"${{{{{kind}.{name}}}}}: {kind} has no {name!r}; there are: {there}"
-                yield Problem((*location, "command"), problem)
+        for key in ("command", "args"):  # the second is of Spark's
+            for match in _REFERENCE.finditer(str(body.get(key) or "")):
+                kind, name = match["kind"], match["name"]
+                if name not in known[kind]:
+                    there = ", ".join(sorted(known[kind])) or "none"
+                    problem = f"${{{{{kind}.{name}}}}}: {kind} has no {name!r}; there are: {there}"
+                    yield Problem((*location, key), problem)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

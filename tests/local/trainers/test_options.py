@@ -76,6 +76,23 @@ def test_what_changes_speed_or_memory_does_not_change_the_loss(
     assert done.result("metrics")["accuracy"] == plain.result("metrics")["accuracy"]
 
 
+def test_averages_after_each_step_are_those_of_the_gradients(train: Any, plain: Any) -> None:
+    done = train("--average-every", "1")
+    assert done.losses == pytest.approx(plain.losses, rel=SAME_BUT_FOR_ROUNDING)
+
+
+def test_ranks_that_meet_every_third_step_resume_to_the_bit(
+    train: Any, plain: Any, tmp_path: Path
+) -> None:
+    options = ("--average-every", "3", *EVERY_4)
+    done = train(*options)
+    assert done.losses_after(1) != plain.losses_after(1)
+    again = train(*options, folder=done.copied_without_checkpoint(8, tmp_path))
+    assert "resumed from step 4\n" in again.seen
+    assert again.losses == done.losses_after(4)
+    assert again.weights == done.weights
+
+
 def test_fsdp_leaves_the_same_plain_weights_as_ddp(sharded: Any, plain: Any) -> None:
     """Sums of two do not depend on their order: not a bit differs, nor by more evaluations."""
     assert sharded.losses == plain.losses

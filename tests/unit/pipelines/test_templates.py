@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from PIL import Image
 
@@ -21,11 +22,13 @@ from handlers.training.job_outputs import parse_file
 from orchestrations.contracts.checked import ChecksFile
 from orchestrations.contracts.comparison import Comparison, Counts
 from tests.unit.trainers.small_datasets import freeze, image_file
+from trainers.settings import parse_settings
 
 REPOSITORY = Path(__file__).parents[3]
 TEMPLATES = REPOSITORY / "pipelines" / "templates"
 CHECKED = REPOSITORY / "pipelines" / "digits-checked"
-NAMES = ("minimal", "tabular")
+NAMES = ("minimal", "plain-torch", "tabular")
+OF_RECIPES = ("coco", "imagenet")
 
 
 def program(path: Path) -> Any:
@@ -55,7 +58,9 @@ def exit_code(
         data=folder / "data",
         champion=champion,
         results=folder / "results",
+        checkpoints=folder,
     )
+    (folder / "results").mkdir(exist_ok=True)  # as Azure ML mounts it
     interpreter, *arguments = filled.split()
     assert interpreter == "python"
     monkeypatch.chdir(TEMPLATES / template)
@@ -110,6 +115,8 @@ def copied(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
 def test_the_first_template_is_short_and_uses_nothing_of_ours() -> None:
     source = (TEMPLATES / "minimal" / "train.py").read_text()
     assert len(source.splitlines()) <= 100
+    source = (TEMPLATES / "plain-torch" / "train.py").read_text().split('"""', 2)[2]
+    assert len([line for line in source.splitlines() if line]) <= 80
     for template in NAMES:
         assert not re.search(
             r"import (trainers|handlers)|from (trainers|handlers)",
@@ -118,15 +125,32 @@ def test_the_first_template_is_short_and_uses_nothing_of_ours() -> None:
 
 
 def test_templates_are_valid_pipelines_and_rest_until_they_are_copied(tmp_path: Path) -> None:
-    for template in NAMES:
-        shutil.copytree(TEMPLATES / template, tmp_path / template)
-    assert set(load_pipelines(tmp_path, records_container="landfall")) == set(NAMES)
+    (tmp_path / "trainers").symlink_to(REPOSITORY / "trainers")
+    for template in (*NAMES, *OF_RECIPES):
+        shutil.copytree(TEMPLATES / template, tmp_path / "pipelines" / template)
+    copied = load_pipelines(tmp_path / "pipelines", records_container="landfall")
+    assert set(copied) == {*NAMES, *OF_RECIPES}
+    assert copied["imagenet"].source.takes("n01440764/n01440764_10026.JPEG")
+    assert copied["coco"].source.takes("train2017/000000000009.jpg")
     shipped = load_pipelines(REPOSITORY / "pipelines", records_container="landfall")
-    assert not set(NAMES) & set(shipped)
+    assert not {*NAMES, *OF_RECIPES} & set(shipped)
+
+
+@pytest.mark.parametrize("template", OF_RECIPES)
+def test_the_commands_with_a_recipe_are_ones_that_the_trainer_takes(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = yaml.safe_load((TEMPLATES / template / "job.yml").read_text())
+    command = re.sub(r"\$\{\{\w+\.(\w+)\}\}", r"\1", job["command"])
+    monkeypatch.chdir(REPOSITORY / "trainers")  # the job's working folder
+    settings = parse_settings("", command.split("-m trainers.train ")[1].split())
+    assert settings.dataset == {"coco": "coco", "imagenet": "shards"}[template]
+    assert settings.epochs >= 26
 
 
 @pytest.mark.parametrize(
-    ("template", "data", "floor"), [("minimal", "digits", 0.8), ("tabular", "wines", 0.9)]
+    ("template", "data", "floor"),
+    [("minimal", "digits", 0.8), ("plain-torch", "digits", 0.9), ("tabular", "wines", 0.9)],
 )
 def test_a_model_is_trained_and_compared_with_its_champion(
     template: str, data: str, floor: float, copied: Any, monkeypatch: pytest.MonkeyPatch
@@ -139,6 +163,8 @@ def test_a_model_is_trained_and_compared_with_its_champion(
     champion = (folder / "results" / "model").rename(folder / "champion")
     assert exit_code(template, folder, monkeypatch, champion=str(champion)) == 0
     assert document(folder, "metrics")["champion_accuracy"] == metrics["accuracy"]
+    if template == "plain-torch":
+        return
     written = (folder / "results" / "comparison.json").read_bytes()
     comparison = parse_file(Comparison, written, "here")
     assert isinstance(comparison.whole, Counts)
@@ -177,12 +203,23 @@ def test_a_file_that_changed_since_the_manifest_ends_the_run(
     [
         ("minimal", {"a/0.png": b"no image", "b/0.png": image_file(1)}),
         ("minimal", {"a/0.png": image_file(1), "a/1.png": image_file(2)}),
+        ("plain-torch", {"a/0.png": b"no image", "b/0.png": image_file(1)}),
+        ("plain-torch", {"a/0.png": image_file(1), "a/1.png": image_file(2)}),
         ("tabular", {"0.csv": b"width,label\nwide,cat\n"}),
         ("tabular", {"0.csv": b"width,height\n1,2\n"}),
         ("tabular", {"0.csv": b"width,label\n1\n"}),
         ("tabular", {"0.csv": b"width,label\n1,cat\n"}),
     ],
-    ids=["no image", "one label", "no number", "no label", "a value too few", "one row"],
+    ids=[
+        "no image",
+        "one label",
+        "torch: no image",
+        "torch: one label",
+        "no number",
+        "no label",
+        "a value too few",
+        "one row",
+    ],
 )
 def test_bad_data_is_rejected(
     template: str, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -196,9 +233,34 @@ def test_bad_data_is_rejected(
     assert document(tmp_path, "error")["type"] == "DataRejected"
 
 
+def test_plain_torch_ends_in_the_same_bits_after_a_crash(
+    copied: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied("digits")
+    assert exit_code("plain-torch", folder, monkeypatch) == 0
+    undisturbed = torch.load(folder / "results" / "model" / "model.pt")["weights"]
+    (folder / "checkpoint.pt").unlink()
+    save, saved = torch.save, []
+
+    def die_at_the_third(value: Any, file: Path) -> None:
+        save(value, file)
+        saved.append(file)
+        if len(saved) == 3:  # before the file has its name
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as crash:
+        crash.setattr(torch, "save", die_at_the_third)
+        with pytest.raises(KeyboardInterrupt):
+            exit_code("plain-torch", folder, monkeypatch)
+    assert torch.load(folder / "checkpoint.pt")[2] == 2
+    assert exit_code("plain-torch", folder, monkeypatch) == 0
+    resumed = torch.load(folder / "results" / "model" / "model.pt")["weights"]
+    assert all(torch.equal(resumed[name], undisturbed[name]) for name in undisturbed)
+
+
 def test_the_environments_have_the_versions_that_are_tested() -> None:
     constraints = (REPOSITORY / "constraints.txt").read_text().splitlines()
-    for template in NAMES:
+    for template in (*NAMES, *OF_RECIPES):
         conda = yaml.safe_load((TEMPLATES / template / "environment" / "conda.yml").read_text())
         [pins] = [each["pip"] for each in conda["dependencies"] if isinstance(each, dict)]
         assert set(pins) <= {line.split(" ;")[0] for line in constraints}

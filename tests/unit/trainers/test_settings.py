@@ -82,6 +82,8 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "checkpoint_every": 7,
         "log_every": 7,
         "max_bad_fraction": 0.5,
+        "recipe": Path("r.yml"),
+        "export": "onnx",
         "peer_timeout_seconds": 7.0,
         "step_timeout_seconds": 7.0,
         "checkpoint_timeout_seconds": 7.0,
@@ -111,6 +113,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "shift_pixels": 7,
         "shuffle_window": 7,
         "precision": "bf16",
+        "average_every": 7,
         "seed": 7,
     }
     assert {field.name for field in dataclasses.fields(Settings)} == set(same) | set(other)
@@ -145,6 +148,9 @@ def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
         ("--early-stop-evaluations 2", "add --evaluate-every"),
         ("--clip-gradients 1 --tensor-parallel 2", "leave it out"),
         ("--clip-gradients 1 --pipeline-parallel 2", "leave it out"),
+        ("--average-every 4 --parallel fsdp", "--average-every is of --parallel ddp"),
+        ("--average-every 4 --average-weights 0.9", "leave one out"),
+        ("--average-every 4 --tensor-parallel 2", "--average-every is of --parallel ddp"),
         ("--decode-threads 4 --dataset coco", "--dataset shards"),
         ("--step-timeout-seconds 60 --peer-timeout-seconds 60", "lower the one"),
         ("--momentum 0.5 --optimizer adamw", "leave it out with adamw"),
@@ -188,3 +194,20 @@ def test_others_do(options: str) -> None:
 def test_a_rank_alone_has_no_peers_to_lose_patience() -> None:
     options = ["--step-timeout-seconds", "600", "--peer-timeout-seconds", "60"]
     check_options(settings_of(*options), ranks=1)
+
+
+def test_one_rank_alone_has_nobody_to_average_with() -> None:
+    settings = settings_of("--average-every", "4")
+    check_options(settings, ranks=2)
+    with pytest.raises(LaunchInvalid, match="two or more ranks"):
+        check_options(settings, ranks=1)
+
+
+def test_when_ranks_meet_decides_which_checkpoints_are_resumed() -> None:
+    plain, later = settings_of(), settings_of("--checkpoint-every", "7")
+    assert plain.fingerprint() == later.fingerprint()
+    meeting = [
+        settings_of("--average-every", "4", "--checkpoint-every", each).fingerprint()
+        for each in ("100", "7")
+    ]
+    assert len({plain.fingerprint(), *meeting}) == 3

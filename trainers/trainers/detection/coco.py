@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,14 +90,24 @@ class AnnotatedImage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnnotatedImages(Samples):
-    """Images whose labels are indices of `annotated`."""
+class AnnotatedImages:
+    """Images that are read when they are taken; the label of each is its number."""
 
     annotated: tuple[AnnotatedImage, ...]
+    size: int
+    read: Callable[[Sequence[int]], Tensor]
+    """Returns the images of these numbers, bytes of shape (N, C, size, size)."""
+
+    def __len__(self) -> int:
+        return len(self.annotated)
+
+    def take(self, numbers: Tensor) -> Samples:
+        """Return the images of these numbers, in that order."""
+        return Samples(inputs=self.read(numbers.tolist()), labels=numbers)
 
     def target(self, number: int) -> Target:
         """Return the objects on an image."""
-        return self.annotated[number].target(self.inputs.shape[-1])
+        return self.annotated[number].target(self.size)
 
 
 def parse(content: bytes, *, name: str) -> tuple[tuple[str, ...], list[AnnotatedImage]]:

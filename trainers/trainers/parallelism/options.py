@@ -17,6 +17,9 @@ class ParallelOptions:
     batch_size: PositiveInteger = option(64, "global: over all ranks")
     parallel: Literal["ddp", "fsdp"] = option("ddp", "copies (ddp) or shards (fsdp)")
     keep_gathered: bool = option(False, "fsdp: gather blocks once (ZeRO-2), not twice (ZeRO-3)")
+    average_every: PositiveInteger | None = option(
+        None, "ddp: ranks step alone, and average weights and momentum after so many steps"
+    )
     tensor_parallel: PositiveInteger = option(1, "split layers over so many neighbouring ranks")
     pipeline_parallel: PositiveInteger = option(1, "cut the network into so many stages")
     pipeline_schedule: Literal["gpipe", "1f1b"] = option("1f1b", "of --pipeline-parallel")

@@ -103,7 +103,8 @@ class Parallel:
         # torch's type of `to` lacks the call with a memory format.
         cast("Any", network).to(world.device, memory_format=layout)
         self.module = self.evaluated
-        if coordinates.data_ranks > 1 and not self._sharded:
+        shares_weights = coordinates.data_ranks > 1 and options.average_every is None
+        if shares_weights and not self._sharded:
             self.module = DistributedDataParallel(
                 self.evaluated,
                 device_ids=[world.device] if world.device.type == "cuda" else None,

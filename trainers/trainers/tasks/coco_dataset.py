@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 import numpy as np
 import torch
-from PIL import Image
+from torch import Tensor
 
 from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
 from trainers.data.folder import files_of, read_images
-from trainers.data.image_file import ImageFormat, pixels_of, stretched
+from trainers.data.image_file import ImageFormat, check, pixels_of, stretched
 from trainers.data.samples import Decoded
 from trainers.detection import coco
 from trainers.detection.coco import AnnotatedImages
@@ -21,6 +23,9 @@ from trainers.tasks.detection import Detection
 
 def load(request: DatasetRequest) -> Dataset:
     """Load the images of the file `request.annotations`. The manifest must list it and the images.
+
+    An image that is not in the data folder itself is looked for as COCO lays them out: those of
+    annotations/instances_train2017.json are in train2017.
 
     Raises:
         LaunchInvalid: see `trainers.data.folder.files_of`.
@@ -42,6 +47,13 @@ def load(request: DatasetRequest) -> Dataset:
     if unreadable:
         raise DataRejected(f"{request.annotations} {unreadable[0].reason}", unreadable)
     classes, images = coco.parse(files[0].value, name=request.annotations)
+    split = PurePosixPath(request.annotations).stem.rpartition("_")[2]
+    images = [
+        dataclasses.replace(image, path=f"{split}/{image.path}")
+        if image.path not in entries and f"{split}/{image.path}" in entries
+        else image
+        for image in images
+    ]
     missing = [image.path for image in images if image.path not in entries]
     if missing:
         raise DataRejected(
@@ -51,32 +63,34 @@ def load(request: DatasetRequest) -> Dataset:
         )
     annotated = {image.path: image for image in images}
 
-    found, bad = read_images([entries[path] for path in annotated], folder, request.image_format)
+    found, bad = samples.decode_all(
+        folder, [entries[path] for path in annotated], lambda _, content: check(content)
+    )
     samples.check_bad_fraction(bad, len(annotated), request.max_bad_fraction)
     train, held_out = samples.split(found)
     samples.check_fit_to_learn(
         manifest.version, classes, len(train), len(held_out), least_classes=1
     )
 
-    def stacked(found: Sequence[Decoded[Image.Image]], size: int) -> AnnotatedImages:
-        images = [pixels_of(stretched(each.value, size)) for each in found]
-        return AnnotatedImages(
-            inputs=torch.from_numpy(np.stack(images)),
-            labels=torch.arange(len(found)),
-            annotated=tuple(annotated[each.entry.path] for each in found),
-        )
+    def source(found: Sequence[Decoded[None]], of: ImageFormat) -> AnnotatedImages:
+        def read(numbers: Sequence[int]) -> Tensor:
+            images, unreadable = read_images([found[n].entry for n in numbers], folder, of)
+            samples.check_bad_fraction(unreadable, len(numbers), 0)
+            return torch.from_numpy(
+                np.stack([pixels_of(stretched(each.value, of.size)) for each in images])
+            )
 
-    def held_out_as(other: ImageFormat) -> AnnotatedImages:
-        return stacked(read_images([each.entry for each in held_out], folder, other)[0], other.size)
+        in_order = tuple(annotated[each.entry.path] for each in found)
+        return AnnotatedImages(annotated=in_order, size=of.size, read=read)
 
-    to_train_on = stacked(train, request.image_format.size)
+    to_train_on = source(train, request.image_format)
     return Dataset(
         version=manifest.version,
         classes=classes,
         task=Detection(to_train_on),
         train=to_train_on,
-        held_out=stacked(held_out, request.image_format.size),
-        held_out_as=held_out_as,
+        held_out=source(held_out, request.image_format),
+        held_out_as=lambda other: source(held_out, other),
         fingerprint=samples.fingerprint([*files, *found]),
         quarantined=tuple(bad),
     )

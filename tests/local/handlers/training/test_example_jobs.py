@@ -44,7 +44,7 @@ POLL_SECONDS = 0.3  # these jobs take seconds, and the SDK tens of milliseconds 
 
 def deploy(cloud: Cloud, name: str, replacements: dict[str, str]) -> Pipeline:
     """An example pipeline, with changes in its job file."""
-    folder = cloud.pipelines / name
+    folder = cloud.pipelines / Path(name).name
     # Another module that shares the workspace may have a pipeline of the same name.
     shutil.copytree(EXAMPLES / name, folder, dirs_exist_ok=True)
     file = folder / "job.yml"
@@ -147,6 +147,19 @@ def test_steps_are_judged_and_packing_is_reused(cloud: Cloud) -> None:
     assert results.metrics["champion_accuracy"] == results.metrics["accuracy"]
     conclude(cloud, pipeline, second, grown)
     assert log_of(cloud, f"{grown.name}_pack") == "48 images, 8 of them new\n"
+
+
+def test_a_job_of_plain_torch_on_two_ranks_is_registered_and_compared(cloud: Cloud) -> None:
+    pipeline = deploy(
+        cloud, "templates/plain-torch", {"python train.py": "OMP_NUM_THREADS=1 python train.py"}
+    )
+    dataset = land(cloud, pipeline, 40)
+    results, model = conclude(cloud, pipeline, dataset, submit(cloud, pipeline, dataset))
+    assert results.metrics["accuracy"] > 0.7
+    assert [*files_of(cloud, model)] == ["model.pt"]
+    again = submit(cloud, pipeline, dataset, 2)  # resumes after the last epoch
+    results, _ = conclude(cloud, pipeline, dataset, again)
+    assert results.metrics["champion_accuracy"] == results.metrics["accuracy"]
 
 
 def test_the_best_trial_of_a_sweep_with_a_module_beside_the_trainers_is_registered(

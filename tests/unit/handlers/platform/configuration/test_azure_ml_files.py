@@ -36,6 +36,18 @@ jobs:
       shards: {type: uri_folder, path: "${{parent.jobs.pack.outputs.shards}}"}
     outputs: {results: "${{parent.outputs.results}}"}
 """
+SPARK = STEPS.replace(
+    """    type: command
+    command: pack ${{inputs.manifest}}
+""",
+    """    type: spark
+    code: program
+    entry: {file: features.py}
+    args: --manifest ${{inputs.manifest}}
+    conf: {spark.driver.cores: 1, spark.driver.memory: 2g, spark.executor.instances: 2}
+    resources: {instance_type: standard_e4s_v3, runtime_version: "3.4"}
+""",
+)
 
 
 @pytest.mark.parametrize("text", ["command: python train.py\n", SWEEP, STEPS])
@@ -140,6 +152,17 @@ def test_what_is_there_or_not_local_is_no_problem(tmp_path: Path) -> None:
     for code in ("program", "azureml:code:3", "git+https://example.org/a", "git@example.org:a"):
         text = f"code: {code}\nenvironment: azureml:torch@latest\n"
         check_job_file(tmp_path / "job.yml", text, nodes={1})
+
+
+def test_a_step_of_spark_is_accepted_and_its_file_and_arguments_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "program").mkdir()
+    with pytest.raises(InvalidPipeline, match=r":10: jobs\.pack\.entry\.file: 'program/features"):
+        check_job_file(tmp_path / "job.yml", SPARK, nodes={1})
+    (tmp_path / "program" / "features.py").touch()
+    check_job_file(tmp_path / "job.yml", SPARK, nodes={1})
+    wrong = SPARK.replace("--manifest ${{inputs.manifest}}", "--data ${{inputs.data}}")
+    with pytest.raises(InvalidPipeline, match=r"jobs\.pack\.args: .* inputs has no 'data'"):
+        check_job_file(tmp_path / "job.yml", wrong, nodes={1})
 
 
 @pytest.mark.parametrize("key", ["code", "scoring_script"])
