@@ -35,7 +35,9 @@ def measure(bench: Bench) -> None:
         further = () if every is None else ("--average-every", str(every))
         shorter = ("--epochs", "2") if bench.is_quick else ()
         metrics, losses = _train(*COMMON, *RECIPE, *shorter, *further, "--checkpoint-every", "600")
-        given = weights * (_STEPS if every is None else 2 * (_STEPS // every))
+        given = weights * (
+            _STEPS if every is None else 2 * -(-_STEPS // every)
+        )  # they also meet at the end
         parts = [
             statistics.mean(loss for step, loss in losses.items() if (step - 1) // _PART == part)
             for part in range((max(losses) - 1) // _PART + 1)
