@@ -30,7 +30,7 @@ $(INSTALLED): $(REQUIREMENTS) constraints.txt $(LOCKED) $(DISTRIBUTIONS:=/pyproj
 setup: python-version $(INSTALLED)
 
 # CHAOS=7 for the same stories under faults that are drawn from seed 7; they must end the same. WORKER=azure
-# for functions that are run by the library of Azure's own worker; it needs Python 3.13 (PYTHON=python3.13).
+# for functions that are run by the library of Azure's own worker; it needs Python 3.13 (PYTHON=python3.13 VENV=.venv-3.13).
 demo: setup
 	@$(if $(WORKER),LOCALAZURE_WORKER=$(WORKER)) $(BIN)/python -m demo $(if $(JSON),--json) $(if $(CHAOS),--chaos $(CHAOS))
 

@@ -144,12 +144,17 @@ def _put(
     query = querying(connection)
     existing = get_resource(query, *key)
     field = ASSET_URIS.get(key[0])
-    uri = None if field is None else body["properties"][field]
-    if field and uri and (existing is None or existing.properties.get(field) != uri):
+    if field is not None:
+        uri = body["properties"][field]
         address = parse_uri(uri, asset_kind=key[0])
         if isinstance(address, JobOutputPath):
-            found = job_output_uri(query, address)
-            body = {**body, "properties": {**body["properties"], field: found}}
+            uri = job_output_uri(query, address)
+            address = parse_uri(uri, asset_kind=key[0])
+        # Clients send the path that they got back in full, with subscription and workspace.
+        kept = None if existing is None else existing.properties[field]
+        if kept is not None and parse_uri(kept, asset_kind=key[0]) == address:
+            uri = kept
+        body = {**body, "properties": {**body["properties"], field: uri}}
     if existing is not None:
         differences = [
             field

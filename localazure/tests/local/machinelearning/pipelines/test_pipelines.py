@@ -37,7 +37,9 @@ def pack_and_train(version: str, scale: int = 2) -> dict[str, Any]:
     """The fields of a pipeline: `pack` writes a literal to its output, which `train` reads."""
     return {
         "inputs": {"version": version, "scale": scale},
-        "outputs": {"model": {"type": "custom_model", "name": "packed", "version": str(scale)}},
+        "outputs": {
+            "model": {"type": "custom_model", "name": f"packed-{version}", "version": str(scale)}
+        },
         "jobs": {
             "pack": step(
                 "echo ${{inputs.version}} > ${{outputs.shards}}/version",
@@ -91,7 +93,7 @@ def test_steps_pass_on_their_outputs_and_are_reused_where_their_inputs_did_not_c
     shards = list(local.ml.data.list(name="packed-shards"))
     assert [each.version for each in shards] == ["2", "1"]
     assert {each.path for each in shards} == {f"{DATASTORE}/azureml/reuse-1_pack/shards/"}
-    models = {each.version: each.path for each in local.ml.models.list(name="packed")}
+    models = {each.version: each.path for each in local.ml.models.list(name="packed-same")}
     assert models == {
         "2": f"{DATASTORE}/azureml/reuse-1_train/model/",
         "3": f"{DATASTORE}/azureml/reuse-2_train/model/",
