@@ -21,11 +21,12 @@ _BYTES = 4  # of a weight
 
 
 def measure(bench: Bench) -> None:
-    """The loss, the accuracy, and the MiB that each of two ranks gives to all-reduce.
+    """Local SGD beside DDP on two ranks, with the MiB exchanged: `make bench NAME=local-steps`.
 
-    The images and the recipe are those of the benchmark `recipes`, seed 0. DDP exchanges gradients
-    in each step; `--average-every N` weights and momentum after N steps. Bytes are counted from
-    these, not measured.
+    Loss, accuracy, and the MiB that each rank gives to all-reduce. The images and the recipe are
+    those of the benchmark `recipes`, seed 0. DDP exchanges gradients in each step;
+    `--average-every N` weights and momentum after N steps. Bytes are counted from these, not
+    measured.
     """
     network = build_network("resnet8", channels=3, classes=10, size=16)
     weights = sum(weight.numel() for weight in network.parameters()) * _BYTES / 2**20
