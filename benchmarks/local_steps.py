@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
 
-from benchmarks.harness import Bench, Line, ProcessFailed, Spread
-from benchmarks.recipes import COMMON, RECIPE
+from benchmarks.harness import Bench, Line, Spread
+from benchmarks.recipes import COMMON, RECIPE, train
 from trainers.plugins import build_network
 
 _STEPS = 600
 _PART = 100  # steps over which losses are averaged: those of single batches differ much
 _BYTES = 4  # of a weight
+_LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 def measure(bench: Bench) -> None:
@@ -34,11 +28,12 @@ def measure(bench: Bench) -> None:
         name = "DDP" if every is None else f"--average-every {every}"
         bench.say(f"{bench.result.name}: {name}")
         further = () if every is None else ("--average-every", str(every))
-        shorter = ("--epochs", "2") if bench.is_quick else ()
-        metrics, losses = _train(*COMMON, *RECIPE, *shorter, *further, "--checkpoint-every", "600")
-        given = weights * (
-            _STEPS if every is None else 2 * -(-_STEPS // every)
-        )  # they also meet at the end
+        shorter = ("--epochs", "4") if bench.is_quick else ()
+        options = (*COMMON, *RECIPE, *shorter, *further, "--checkpoint-every", "600")
+        metrics, report = train(*options, launcher=_LAUNCHER)
+        losses = {point["step"]: point["loss"] for point in report["curve"]["train"]}
+        # They also meet at the end.
+        given = weights * (_STEPS if every is None else 2 * -(-_STEPS // every))
         parts = [
             statistics.mean(loss for step, loss in losses.items() if (step - 1) // _PART == part)
             for part in range((max(losses) - 1) // _PART + 1)
@@ -49,22 +44,3 @@ def measure(bench: Bench) -> None:
         bench.result.lines += [
             Line(metric, name, Spread.of([value]), None) for metric, value in values.items()
         ]
-
-
-def _train(*options: str) -> tuple[dict[str, float], dict[int, float]]:
-    """Train on two ranks; return the metrics, and the losses by step."""
-    with tempfile.TemporaryDirectory() as folder:
-        launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-        folders = ("--output-dir", folder, "--checkpoint-dir", folder)
-        ended = subprocess.run(
-            [sys.executable, "-m", *launcher, "-m", "trainers.train", *options, *folders],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode:
-            raise ProcessFailed(ended.stderr)
-        report: Any = json.loads((Path(folder) / "report.json").read_text())
-        losses = {point["step"]: point["loss"] for point in report["curve"]["train"]}
-        return json.loads((Path(folder) / "metrics.json").read_text()), losses

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,8 +89,9 @@ def measure(bench: Bench) -> None:
 
     def turn(name: str, options: tuple[str, ...]) -> Sample:
         seed = len(accuracies[name])
-        epochs = ("--epochs", "2") if bench.is_quick else ()
-        accuracies[name].append(_accuracy(*COMMON, *options, *epochs, "--seed", str(seed)))
+        epochs = ("--epochs", "4") if bench.is_quick else ()
+        metrics, _ = train(*COMMON, *options, *epochs, "--seed", str(seed))
+        accuracies[name].append(metrics["accuracy"])
         return {"accuracy %": 100 * accuracies[name][-1]}
 
     contenders = {"recipe": RECIPE, "plain": PLAIN}
@@ -102,12 +104,12 @@ def measure(bench: Bench) -> None:
         bench.note(f"seed {seed}: {with_recipe:.1%} with it, {plain:.1%} plain, {margin:+.1f}")
 
 
-def _accuracy(*options: str) -> float:
-    """Train in a process of one thread; return the accuracy on held-out images."""
+def train(*options: str, launcher: tuple[str, ...] = ()) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train in processes of one thread; return metrics.json and report.json."""
     with tempfile.TemporaryDirectory() as folder:
         folders = ("--output-dir", folder, "--checkpoint-dir", folder)
         ended = subprocess.run(
-            [sys.executable, "-m", "trainers.train", *options, *folders],
+            [sys.executable, *launcher, "-m", "trainers.train", *options, *folders],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
@@ -115,4 +117,5 @@ def _accuracy(*options: str) -> float:
         )
         if ended.returncode:
             raise ProcessFailed(ended.stderr)
-        return json.loads((Path(folder) / "metrics.json").read_text())["accuracy"]
+        metrics, report = (Path(folder) / f"{name}.json" for name in ("metrics", "report"))
+        return json.loads(metrics.read_text()), json.loads(report.read_text())

@@ -13,7 +13,7 @@ from handlers.platform.azure_ml import if_found, refused_as_job_rejected
 from handlers.platform.clients import Clients
 from handlers.platform.run_records import end_cancellation, read_metrics, read_model_hash
 from handlers.platform.tags import all_versions, find_version, is_counted, reference_of, tags_of
-from handlers.training.results_folder import hash_of_model, results_folder, trial_folder, trial_of
+from handlers.training.results_folder import hash_of_model, judged_folder, trial_of
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Model
 from orchestrations.contracts.training import RegisterModel
@@ -183,7 +183,7 @@ def _check_files(clients: Clients, request: RegisterModel, trial: str | None) ->
         JobRejected: names the folder.
     """
     pipeline, container = request.pipeline.name, clients.default_datastore.container_name
-    folder = results_folder(pipeline, request.run) if trial is None else trial_folder(trial)
+    folder = judged_folder(pipeline, request.run, trial)
     judged = read_model_hash(clients, request.results)
     if judged not in (None, hash_of_model(clients.workspace_blobs, container, folder)):
         raise JobRejected(

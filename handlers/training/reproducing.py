@@ -20,7 +20,7 @@ from handlers.platform.configuration.configurations import has_code
 from handlers.platform.run_records import read_metrics, read_run_record
 from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion
-from handlers.training.results_folder import results_folder, trial_of
+from handlers.training.results_folder import judged_folder, trial_of
 from orchestrations.contracts.reproductions import (
     CompareReproduction,
     Difference,
@@ -139,7 +139,7 @@ def _read_model(
 ) -> dict[str, str]:
     """What is in a model's folder: file → size and MD5; of a JSON file, key → value."""
     trial, default = trial_of(clients, job), str(clients.default_datastore.container_name)
-    results = f"azureml/{trial}/results/" if trial else results_folder(pipeline, str(job.name))
+    results = judged_folder(pipeline, str(job.name), trial)
     folder, found = f"{results}model/", dict[str, str]()
     container = clients.workspace_blobs.get_container_client(
         tags_of(job).get(tags.RESULTS_CONTAINER) or default

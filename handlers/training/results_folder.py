@@ -27,6 +27,11 @@ def trial_folder(trial: str) -> str:
     return f"azureml/{trial}/results/"
 
 
+def judged_folder(pipeline: str, run: str, trial: str | None) -> str:
+    """The folder of the results that represent a run: its own, or those of a sweep's trial."""
+    return results_folder(pipeline, run) if trial is None else trial_folder(trial)
+
+
 def find_trial(clients: Clients, name: str) -> str | None:
     """The trial that represents a job, if it is a sweep."""
     job = if_found(clients.ml.jobs.get, name)

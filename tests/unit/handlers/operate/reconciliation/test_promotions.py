@@ -12,23 +12,13 @@ from handlers.platform.clients import Clients
 from handlers.platform.service_bus import Message
 from handlers.training import promotions as activities
 from handlers.training.promotions import keep_promotion, open_promotions, read_promotions
-from orchestrations.contracts.promotions import PromotionInput, PromotionStatus
+from orchestrations.contracts.promotions import PromotionInput
 from tests.fakes.azure_ml import World, make_world
 from tests.fakes.durable_client import TaskHub
 from tests.unit.handlers.operate.api.test_promotions import WORKSPACES
+from tests.unit.orchestrations.training.test_promotion import STATUS as ASKED
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
-ASKED = PromotionStatus(
-    pipeline="digits",
-    model="digits",
-    version="3",
-    run="digits-aa-1",
-    to="production",
-    by="ada",
-    reason="it is better",
-    asked_at=NOW,
-    since=NOW,
-)
 
 
 @pytest.fixture
