@@ -8,6 +8,7 @@ from aiohttp import web
 
 from localazure.functions.durable.api.http_api import HttpApi, OpensWebhook
 from localazure.functions.durable.api.links import Links
+from localazure.functions.durable.runtime.app_worker import AppWorker
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
 from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.hub_share import HubShare
@@ -41,7 +42,7 @@ class DurableExtension:
         partition_count = app.options.storage_provider.partition_count
         shared = sharing and SharedStore(database_path, sharing, partition_count, app.clock)
         self._store = shared or Store(database_path)
-        self._dispatcher = Dispatcher(app, self._store)
+        self._dispatcher = Dispatcher(app, self._store, AppWorker(app))
         self._share = shared and HubShare(shared, self._dispatcher)
         self._links = Links(base_url=base_url, hub_name=app.options.hub_name, system_key=system_key)
         self._api = HttpApi(

@@ -103,7 +103,7 @@ class HttpApi:
     ) -> web.Response:
         """Respond with the output if the instance completes in time, else with management URLs."""
         try:
-            instance = await asyncio.wait_for(self._hub.finished(instance_id), timeout_seconds)
+            instance = await asyncio.wait_for(self._hub.reached(instance_id), timeout_seconds)
         except TimeoutError:
             return self._started(instance_id)
         if instance.status is not Status.COMPLETED:
@@ -211,14 +211,14 @@ class HttpApi:
         prefix = entities.entity_id(name, "") if name else ""
         show_state = parameters.flag(request, "fetchState", default=False)
         payload: list[dict[str, Any]] = []
-        for identifier, state, updated_at in self._hub.store.entities(prefix):
-            entity_name, key = entities.split_entity_id(identifier)
+        for entity in self._hub.store.entities(prefix):
+            entity_name, key = entities.split_entity_id(entity.entity_id)
             line: dict[str, Any] = {
                 "entityId": {"name": entity_name, "key": key},
-                "lastOperationTime": status.seconds(updated_at),
+                "lastOperationTime": status.seconds(entity.updated_at),
             }
             if show_state:
-                line["state"] = json.loads(state or "null")
+                line["state"] = json.loads(entity.state_json or "null")
             payload.append(line)
         return web.json_response(payload)
 

@@ -32,6 +32,8 @@ class Effects:
         output: JSON text, if the instance has finished.
         failure: the text to log, if the instance has failed.
         next_input: JSON text; if not None, a new execution starts with it and an empty history.
+        next_version: the version of the new execution; None: unchanged.
+        next_opening_json: see `Execution`, for the new execution.
         parent_event: the event for the parent, if the instance has finished.
     """
 
@@ -42,6 +44,8 @@ class Effects:
     output: str | None = None
     failure: str | None = None
     next_input: str | None = None
+    next_version: str | None = None
+    next_opening_json: str | None = None
     parent_event: Event | None = None
 
 

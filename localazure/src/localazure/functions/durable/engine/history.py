@@ -5,6 +5,9 @@ Durable Task Framework (github.com/Azure/durabletask, DurableTask.Core/History).
 own and are ignored by the SDK: `Actions` on OrchestratorStarted (the number of top-level actions
 of the orchestrator when that episode ended) and `RetryOf` on the attempts and timers of a retry
 policy (the event id of the first attempt).
+
+The events of entities, from 101 on, are those of the Durable Task Scheduler's protocol. Functions
+apps send an EventSent in their place. `FailureDetails` and `ParentTraceContext` are the protocol's.
 """
 
 from __future__ import annotations
@@ -44,7 +47,24 @@ class EventType(IntEnum):
     HISTORY_STATE = 18
     EXECUTION_SUSPENDED = 19
     EXECUTION_RESUMED = 20
+    ENTITY_OPERATION_SIGNALED = 101
+    ENTITY_OPERATION_CALLED = 102
+    ENTITY_OPERATION_COMPLETED = 103
+    ENTITY_OPERATION_FAILED = 104
+    ENTITY_LOCK_REQUESTED = 105
+    ENTITY_LOCK_GRANTED = 106
+    ENTITY_UNLOCK_SENT = 107
 
+
+ENTITY_MESSAGES: Final = frozenset(
+    {
+        EventType.ENTITY_OPERATION_SIGNALED,
+        EventType.ENTITY_OPERATION_CALLED,
+        EventType.ENTITY_LOCK_REQUESTED,
+        EventType.ENTITY_UNLOCK_SENT,
+    }
+)
+"""The events that record a message to an entity, and are that message."""
 
 STEPS: Final = frozenset(
     {
@@ -52,6 +72,7 @@ STEPS: Final = frozenset(
         EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
         EventType.TIMER_CREATED,
         EventType.EVENT_SENT,
+        *ENTITY_MESSAGES,
     }
 )
 """The events that record a step of an orchestrator."""
@@ -61,6 +82,22 @@ def ended_step(event: Event) -> int | None:
     """Return the event id of the step that an event ends; None if it ends no step."""
     is_timer = event["EventType"] == EventType.TIMER_FIRED
     return event.get("TimerId" if is_timer else "TaskScheduledId")
+
+
+def message_of(step: Event) -> tuple[str, Event] | None:
+    """Return the receiver and the message of a step that sends one; None if it sends none."""
+    kind = step["EventType"]
+    if kind == EventType.EVENT_SENT:
+        return step["InstanceId"], event_raised(step["Timestamp"], step["Name"], step["Input"])
+    if kind == EventType.ENTITY_LOCK_REQUESTED:
+        return step["LockSet"][step.get("Position") or 0], step
+    return (step["TargetInstanceId"], step) if kind in ENTITY_MESSAGES else None
+
+
+def context_of(step: Event, *fields: str) -> str | None:
+    """Return the JSON object of a step's fields that have a value; None if none has."""
+    context = {field: step[field] for field in fields if step.get(field)}
+    return json.dumps(context) if context else None
 
 
 def timestamp(moment: datetime) -> str:

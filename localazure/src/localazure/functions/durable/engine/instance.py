@@ -34,7 +34,11 @@ class Parent:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """One execution of an instance: constant until continue-as-new or the instance's end."""
+    """One execution of an instance: constant until continue-as-new or the instance's end.
+
+    `opening_json` is a JSON object with more fields of its ExecutionStarted event, and with the
+    list `CarriedOver` of events that the previous execution has left to it; None: neither.
+    """
 
     instance_id: str
     execution_id: str
@@ -43,6 +47,7 @@ class Execution:
     input_json: str | None
     created_at: datetime
     parent: Parent | None = None
+    opening_json: str | None = None
 
     def as_parent(self, event_id: int) -> Parent:
         """This execution as the parent of the sub-orchestration created by its event `event_id`."""

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from localazure.functions.durable.engine.history import NO_EVENT_ID, Event
-from localazure.functions.durable.runtime.activity_call import ActivityCall
 from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.work_queue import WorkQueue
+from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.durable.store.records import Activity, Message, microseconds
 from localazure.functions.durable.store.store import Store
 
@@ -23,14 +23,17 @@ class ActivityRunner:
     """Runs scheduled activities, a limited number at once.
 
     Args:
-        app: the functions.
+        app: its settings and clock.
         store: records the results of activities.
+        worker: runs them.
         deliver: delivers a result to the orchestration.
     """
 
-    def __init__(self, app: HostedApp, store: Store, deliver: Callable[[Message], None]) -> None:
+    def __init__(
+        self, app: HostedApp, store: Store, worker: Worker, deliver: Callable[[Message], None]
+    ) -> None:
         self._store = store
-        self._call = ActivityCall(app)
+        self._worker = worker
         self._deliver = deliver
         self._clock = app.clock
         self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
@@ -88,7 +91,7 @@ class ActivityRunner:
         activity = self._find(key)
         if activity is None:
             return  # its orchestration ended before it could start
-        outcome = await self._call.run(activity)
+        outcome = await self._worker.run_activity(activity)
         event = None
         if isinstance(outcome, Activity):  # to be continued later
             if await self._store.postpone_activity(outcome):

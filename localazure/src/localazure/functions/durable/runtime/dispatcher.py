@@ -14,6 +14,7 @@ reloaded (localazure/docs/durable-engine.md).
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sqlite3
 import time
@@ -27,14 +28,14 @@ from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
-from localazure.functions.durable.runtime.entities import EntityRunner
-from localazure.functions.durable.runtime.episode_runner import EpisodeRunner
+from localazure.functions.durable.runtime.entity_runner import EntityRunner
 from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
 from localazure.functions.durable.runtime.shared_activities import SharedActivities
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
+from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.durable.store.leases import LeasesChanged
 from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
 from localazure.functions.durable.store.shared_store import SharedStore
@@ -55,18 +56,19 @@ class Dispatcher:
     """The engine of one task hub.
 
     Args:
-        app: the functions.
+        app: its settings and clock.
         store: the task hub's store.
+        worker: runs the code.
 
     Attributes:
-        completion_waiters: tasks that wait until an instance has ended.
+        completion_waiters: tasks that wait until an instance's status has changed.
         activities: the activities that this host runs.
     """
 
-    def __init__(self, app: HostedApp, store: Store) -> None:
+    def __init__(self, app: HostedApp, store: Store, worker: Worker) -> None:
         self._store = store
         self._clock = app.clock
-        self._episodes = EpisodeRunner(app)
+        self._worker = worker
         self._mail = Inboxes()
         self._live = InstanceCache(store)
         self.completion_waiters = CompletionWaiters()
@@ -78,13 +80,12 @@ class Dispatcher:
             "orchestration", app.options.max_concurrent_orchestrator_functions, self._run_episode
         )
         self.activities = (
-            SharedActivities(app, store)
+            SharedActivities(app, store, worker)
             if isinstance(store, SharedStore)
-            else ActivityRunner(app, store, self.deliver)
+            else ActivityRunner(app, store, worker, self.deliver)
         )
-        self._entities = EntityRunner(app=app, store=store, mail=self._mail, deliver=self.deliver)
-        self._entity_queue = WorkQueue[str](
-            "entity", app.options.max_concurrent_entity_functions, self._entities.run_batch
+        self._entities = EntityRunner(
+            app=app, worker=worker, store=store, mail=self._mail, deliver=self._deliver_all
         )
 
     def start(self) -> None:
@@ -101,7 +102,7 @@ class Dispatcher:
     async def stop(self, drain_seconds: float) -> None:
         """Wait up to `drain_seconds` for running work. The next start continues the rest."""
         self._store.on_failure = lambda _: None  # the next start reloads the store
-        parts = (self._orchestrations, self.activities, self._entity_queue)
+        parts = (self._orchestrations, self.activities, self._entities.queue)
         await asyncio.gather(*(part.stop(drain_seconds) for part in parts))
         for handle in (self._alarm, self._reload):
             if handle is not None:
@@ -128,7 +129,7 @@ class Dispatcher:
 
     def wake(self, target: str) -> None:
         """Request a run of an instance or entity."""
-        queue = self._entity_queue if target.startswith("@") else self._orchestrations
+        queue = self._entities.queue if target.startswith("@") else self._orchestrations
         queue.request(target)
 
     def go_on(self, rewritten: Rewrite) -> None:
@@ -207,6 +208,8 @@ class Dispatcher:
         if live is None:
             self._mail.clear(instance_id)
             return
+        if not live.instance.started and self._starts_later(live.instance.execution):
+            return
         if len(live.events) > SHORT_HISTORY_EVENTS and self._gathers(live):
             return
         began = time.monotonic()
@@ -221,6 +224,23 @@ class Dispatcher:
             self._record_ends(instance_id)
             ended = time.monotonic()
             live.replay_again_at = ended + (ended - began)
+
+    def _starts_later(self, execution: Execution) -> bool:
+        """Whether an instance was scheduled for a later time; if so, arrange its run.
+
+        A termination ends it at once.
+        """
+        instance_id = execution.instance_id
+        waiting = (message.event["EventType"] for message in self._mail.of(instance_id))
+        if execution.opening_json is None or EventType.EXECUTION_TERMINATED in waiting:
+            return False
+        at = json.loads(execution.opening_json).get("ScheduledStartTimestamp")
+        left_seconds = (history.parse_timestamp(at) - self._clock()).total_seconds() if at else 0
+        if left_seconds > 0:
+            self._orchestrations.request_later(
+                instance_id, min(left_seconds, MAX_TIMER_SLEEP_SECONDS)
+            )
+        return left_seconds > 0
 
     def _gathers(self, live: CachedInstance) -> bool:
         """Whether to delay a long replay until more messages have arrived; if so, schedule it."""
@@ -248,7 +268,7 @@ class Dispatcher:
         if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
             return  # its children are not in the store yet; `_on_durable` wakes the instance
         generation = self._store.generation
-        effects = await self._episodes.run(live, events)
+        effects = await self._worker.run_episode(live, events)
         if effects is None or generation != self._store.generation:
             return
         self._commit(live, consumed, effects)
@@ -327,12 +347,15 @@ class Dispatcher:
         self.activities.settle(turn.consumed)
         if turn.ended:
             self.activities.forget(turn.execution.execution_id)
-            if turn.next_execution is None:
-                self.completion_waiters.notify(turn.execution.instance_id)
+        if turn.instance is not None:
+            self.completion_waiters.notify(turn.execution.instance_id)
         if generation == self._store.generation:
             self._live.settle(live)
         if self._mail.of(turn.execution.instance_id):
             self.wake(turn.execution.instance_id)  # to process messages that waited for this commit
+        self._deliver_all(delivery)
+
+    def _deliver_all(self, delivery: Delivery) -> None:
         for instance_id in delivery.started:
             self.wake(instance_id)
         for message in delivery.messages:
@@ -362,7 +385,7 @@ class CompletionWaiters:
         return list(self._waiting)
 
     def notify(self, instance_id: str) -> None:
-        """Wake the waiters of an instance whose end is durable."""
+        """Wake the waiters of an instance whose change is durable."""
         for future in self._waiting.pop(instance_id, ()):
             if not future.done():
                 future.set_result(None)

@@ -1,22 +1,19 @@
-"""Durable entities: each runs one batch of operations at a time, in order of arrival."""
+"""Entities of an app: the requests, responses and documents of azure-functions-durable."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localazure.functions import logs
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.invocation import FunctionFailed
 from localazure.functions.durable.runtime.hosted_app import HostedApp
-from localazure.functions.durable.runtime.inboxes import Inboxes
-from localazure.functions.durable.store.leases import LeasesChanged
-from localazure.functions.durable.store.records import EntityCommit, Message
-from localazure.functions.durable.store.store import Store
-from localazure.sqlite.database import LaneBroken
+from localazure.functions.durable.runtime.worker import EntityEffects
+from localazure.functions.durable.store.records import Entity, Message
 
 _logger = logging.getLogger(__name__)
 
@@ -94,54 +91,31 @@ def answer(result_json: str | None, *, failed: bool) -> str:
     return json.dumps(response)
 
 
-class EntityRunner:
-    """Runs batches of operations. One transaction has state, responses and consumed requests."""
+class EntityFunctions:
+    """Runs batches of operations by the entity functions of an app."""
 
-    def __init__(
-        self,
-        *,
-        app: HostedApp,
-        store: Store,
-        mail: Inboxes,
-        deliver: Callable[[Message], None],
-    ) -> None:
+    def __init__(self, app: HostedApp) -> None:
         self._app = app
-        self._store = store
-        self._mail = mail
-        self._deliver = deliver
 
-    async def run_batch(self, identifier: str) -> None:
-        """Run the waiting operations of an entity."""
-        batch_size = self._app.options.max_entity_operation_batch_size
-        while messages := list(self._mail.of(identifier)[:batch_size]):
-            operations = list(self._operations(identifier, messages))
-            generation = self._store.generation
-            before = self._store.entity_state(identifier)
-            after, answers = await self._operate(identifier, before, operations)
-            if generation != self._store.generation:
-                continue  # the store was reloaded: the messages are different objects
-            at = self._app.clock()
-            replies = [
-                self._store.message(
+    async def run(self, entity: Entity, messages: Sequence[Message]) -> EntityEffects:
+        """Run the operations in the messages, with a response to each call."""
+        messages = messages[: self._app.options.max_entity_operation_batch_size]
+        operations = list(self._operations(entity.entity_id, messages))
+        after, answers = await self._operate(entity.entity_id, entity.state_json, operations)
+        at = self._app.clock()
+        return EntityEffects(
+            entity=replace(entity, state_json=after, updated_at=at),
+            consumed=messages,
+            messages=[
+                (
                     operation.parent_instance_id,
                     history.event_raised(history.timestamp(at), operation.request_id, text),
                     operation.parent_execution_id,
                 )
                 for operation, text in zip(operations, answers, strict=True)
                 if not operation.is_signal
-            ]
-            turn = EntityCommit(
-                entity_id=identifier, at=at, state_json=after, consumed=messages, messages=replies
-            )
-            try:
-                delivered = await self._store.commit_entity(turn)
-            except (LeasesChanged, LaneBroken):
-                if generation != self._store.generation:
-                    continue  # another host owns the entity, or the store was reloaded
-                raise
-            self._mail.remove(identifier, messages)
-            for message in delivered:
-                self._deliver(message)
+            ],
+        )
 
     def _operations(self, identifier: str, messages: Sequence[Message]) -> Iterator[Operation]:
         """The operations in the messages. A signal may occur twice: delivery is at least once."""

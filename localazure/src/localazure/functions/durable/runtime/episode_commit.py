@@ -11,6 +11,7 @@ from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import (
     FINISHED,
+    LIVE,
     Execution,
     Instance,
     Status,
@@ -43,7 +44,13 @@ def build(
     finished = effects.status in FINISHED
     following = None
     if effects.next_input is not None:
-        following = replace(execution, execution_id=uuid.uuid4().hex, input_json=effects.next_input)
+        following = replace(
+            execution,
+            execution_id=uuid.uuid4().hex,
+            input_json=effects.next_input,
+            version=effects.next_version or execution.version,
+            opening_json=effects.next_opening_json,
+        )
     after = replace(
         before,
         status=effects.status,
@@ -66,7 +73,7 @@ def build(
         if ended
         else [Timer.of(execution, step) for step in _steps(effects, EventType.TIMER_CREATED)],
         children=_children(store, execution, effects, now),
-        messages=_messages(store, execution, effects, now),
+        messages=_messages(store, execution, effects),
         instance=after if _row_differs(before, after) else None,
         ended=ended,
         next_execution=following,
@@ -92,17 +99,17 @@ def _children(store: Store, execution: Execution, effects: Effects, now: datetim
             input_json=step["Input"],
             created_at=now,
             parent=execution.as_parent(step["EventId"]),
+            opening_json=history.context_of(step, "Tags", "ParentTraceContext"),
         )
         message = store.message(execution.instance_id, refusal, execution.execution_id)
         children.append(Child(execution=child, refusal=message))
     return children
 
 
-def _messages(store: Store, execution: Execution, effects: Effects, now: datetime) -> list[Message]:
-    at = history.timestamp(now)
+def _messages(store: Store, execution: Execution, effects: Effects) -> list[Message]:
     messages = [
-        store.message(step["InstanceId"], history.event_raised(at, "op", step["Input"]))
-        for step in _steps(effects, EventType.EVENT_SENT)
+        store.message(target, event)
+        for target, event in filter(None, map(history.message_of, effects.steps))
     ]
     if effects.parent_event is not None and execution.parent is not None:
         parent = execution.parent
@@ -110,14 +117,16 @@ def _messages(store: Store, execution: Execution, effects: Effects, now: datetim
             store.message(parent.instance_id, effects.parent_event, parent.execution_id)
         )
     if effects.status is Status.TERMINATED:
-        reason: str = next(
-            event["Input"]
+        terminated = next(
+            event
             for event in effects.events
             if event["EventType"] == EventType.EXECUTION_TERMINATED
         )
-        for child in store.live_children(execution.execution_id):
-            terminated = history.execution_terminated(at, reason)
-            messages.append(store.message(child.instance_id, terminated, child.execution_id))
+        if terminated.get("Recurse", True):
+            messages += [
+                store.message(child.instance_id, terminated, child.execution_id)
+                for child in store.children(execution.execution_id, LIVE)
+            ]
     return messages
 
 

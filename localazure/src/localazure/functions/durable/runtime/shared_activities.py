@@ -13,8 +13,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from localazure.functions.durable.runtime import work_queue
-from localazure.functions.durable.runtime.activity_call import ActivityCall
 from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.durable.store.records import Activity, Message
 from localazure.functions.durable.store.shared_store import SharedStore
 
@@ -25,13 +25,14 @@ class SharedActivities:
     """Claims and runs activities, a limited number at once.
 
     Args:
-        app: the functions.
+        app: its settings.
         store: the store with claims and results.
+        worker: runs them.
     """
 
-    def __init__(self, app: HostedApp, store: SharedStore) -> None:
+    def __init__(self, app: HostedApp, store: SharedStore, worker: Worker) -> None:
         self._store = store
-        self._call = ActivityCall(app)
+        self._worker = worker
         self._limit = app.options.max_concurrent_activity_functions
         self._running: dict[asyncio.Task[None], Activity] = {}
         self._is_stopped = False
@@ -65,7 +66,7 @@ class SharedActivities:
         self._store.on_sent()  # triggers a poll, which claims another activity
 
     async def _run(self, activity: Activity) -> None:
-        outcome = await self._call.run(activity)
+        outcome = await self._worker.run_activity(activity)
         while True:
             try:
                 if isinstance(outcome, Activity):  # to be continued later, on any host

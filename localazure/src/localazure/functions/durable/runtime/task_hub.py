@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
+from collections.abc import Collection
 
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
@@ -53,8 +55,9 @@ class TaskHub:
         instance_id: str | None = None,
         input_json: str | None = None,
         version: str | None = None,
+        opening_json: str | None = None,
     ) -> str:
-        """Start an orchestration and return its instance id.
+        """Start an orchestration and return its instance id; see `Execution` for `opening_json`.
 
         The Azure Storage provider checks for a live instance before it writes a new one. So, of two
         simultaneous starts with one id, both report success here, too, and the later input is
@@ -78,6 +81,7 @@ class TaskHub:
             version=version or self._app.options.default_version,
             input_json=input_json,
             created_at=self._app.clock(),
+            opening_json=opening_json,
         )
         before = self.store.instance(execution.instance_id)
         try:
@@ -93,14 +97,14 @@ class TaskHub:
         self._dispatcher.begin(execution)
         return execution.instance_id
 
-    async def finished(self, instance_id: str) -> Instance:
-        """Wait for an instance's end, and return the instance.
+    async def reached(self, instance_id: str, statuses: Collection[Status] = FINISHED) -> Instance:
+        """Wait until an instance has one of these statuses, and return the instance.
 
         Raises:
             InstanceMissing: there is none.
         """
-        # The event loop does not run between the check and the wait, so no end is missed.
-        while (instance := self.instance(instance_id)).status not in FINISHED:
+        # The event loop does not run between the check and the wait, so no change is missed.
+        while (instance := self.instance(instance_id)).status not in statuses:
             await self._dispatcher.completion_waiters.wait(instance_id)
         return instance
 
@@ -124,19 +128,19 @@ class TaskHub:
             PayloadTooLarge: the storage provider does not accept the event.
         """
         self._app.payloads.check(f"the event '{name}'", input_json)
-        await self._send(instance_id, history.event_raised(self._app.now(), name, input_json))
+        await self.send(instance_id, history.event_raised(self._app.now(), name, input_json))
 
     async def terminate(self, instance_id: str, reason: str) -> None:
         """Terminate an instance and its sub-orchestrations. Raises as `raise_event`."""
-        await self._send(instance_id, history.execution_terminated(self._app.now(), reason))
+        await self.send(instance_id, history.execution_terminated(self._app.now(), reason))
 
     async def suspend(self, instance_id: str, reason: str) -> None:
         """Suspend an instance. Raises as `raise_event`."""
-        await self._send(instance_id, history.execution_suspended(self._app.now(), reason))
+        await self.send(instance_id, history.execution_suspended(self._app.now(), reason))
 
     async def resume(self, instance_id: str, reason: str) -> None:
         """Resume an instance. Raises as `raise_event`."""
-        await self._send(instance_id, history.execution_resumed(self._app.now(), reason))
+        await self.send(instance_id, history.execution_resumed(self._app.now(), reason))
 
     async def restart(self, instance_id: str, *, with_new_id: bool) -> str:
         """Start an orchestration again with the same input; return its instance id.
@@ -152,6 +156,9 @@ class TaskHub:
             instance_id=None if with_new_id else instance_id,
             input_json=execution.input_json,
             version=execution.version,
+            opening_json=history.context_of(
+                json.loads(execution.opening_json or "{}"), "Tags", "ParentTraceContext"
+            ),
         )
 
     async def rewind(self, instance_id: str, reason: str) -> None:
@@ -209,11 +216,17 @@ class TaskHub:
         if self._app.known.resolve("entity", name) is None:
             raise UnknownFunction(self._app.known.missing("entity", name))
         request = entities.signal(operation, input_json)
-        await self._send(
+        await self.send(
             entities.entity_id(name, key), history.event_raised(self._app.now(), "op", request)
         )
 
-    async def _send(self, target: str, event: Event) -> None:
+    async def send(self, target: str, event: Event) -> None:
+        """Send an event to an instance or an entity.
+
+        Raises:
+            InstanceMissing: there is no such instance.
+            InstanceFinished: the instance has finished.
+        """
         message = self.store.message(target, event)
         await self.store.post(message)
         self._dispatcher.posted(message)

@@ -113,7 +113,8 @@ def claim_activities(
     rows = connection.execute(
         "UPDATE activities SET not_before_us = ? WHERE rowid IN"
         " (SELECT rowid FROM activities WHERE not_before_us <= ? ORDER BY rowid LIMIT ?)"
-        " RETURNING instance_id, execution_id, event_id, name, input_json, not_before_us",
+        " RETURNING instance_id, execution_id, event_id, name, input_json, not_before_us,"
+        " context_json",
         (until_us, now_us, most),
     ).fetchall()
     return [Activity(**dict(row)) for row in rows]

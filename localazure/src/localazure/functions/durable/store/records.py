@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Execution, Instance
 from localazure.sqlite.database import Refused
@@ -68,12 +69,16 @@ class InstanceQuery:
         created_to: the latest creation time.
         statuses: the allowed statuses; empty: all.
         prefix: the prefix of the id.
+        ended_from: the earliest time of the end, for finished instances.
+        ended_to: the time before which they ended.
     """
 
     created_from: datetime | None = None
     created_to: datetime | None = None
     statuses: Sequence[str] = ()
     prefix: str = ""
+    ended_from: datetime | None = None
+    ended_to: datetime | None = None
 
 
 UNNUMBERED = 0
@@ -98,7 +103,11 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """A scheduled activity."""
+    """A scheduled activity.
+
+    `context_json` is a JSON object with `Version`, `Tags` and `ParentTraceContext` of its event,
+    those that have a value; None if none has.
+    """
 
     instance_id: str
     execution_id: str
@@ -106,6 +115,7 @@ class Activity:
     name: str
     input_json: str | None
     not_before_us: int = 0
+    context_json: str | None = None
 
     @classmethod
     def of(cls, execution: Execution, step: Event) -> Activity:
@@ -116,6 +126,7 @@ class Activity:
             event_id=step["EventId"],
             name=step["Name"],
             input_json=step["Input"],
+            context_json=history.context_of(step, "Version", "Tags", "ParentTraceContext"),
         )
 
 
@@ -196,11 +207,25 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntityCommit:
-    """All changes of one batch of operations. `state_json` None deletes the entity."""
+class Entity:
+    """A row of an entity.
+
+    Attributes:
+        state_json: JSON text; None: the entity does not exist.
+        locked_by: the instance id of the orchestration that has the entity's lock.
+    """
 
     entity_id: str
-    at: datetime
     state_json: str | None
+    updated_at: datetime
+    locked_by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityCommit:
+    """All changes of one batch of operations. Without state and lock, the row is deleted."""
+
+    entity: Entity
     consumed: Sequence[Message]
     messages: Sequence[Message]
+    started: Sequence[Execution] = ()

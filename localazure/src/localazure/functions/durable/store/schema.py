@@ -83,4 +83,10 @@ MIGRATIONS = (
     CREATE INDEX instances_arrived ON instances (arrival)
         WHERE started = 0 AND arrival IS NOT NULL;
     """,
+    """
+    -- Used by the Durable Task Scheduler's protocol only.
+    ALTER TABLE instances ADD COLUMN opening_json TEXT;    -- more fields of ExecutionStarted
+    ALTER TABLE activities ADD COLUMN context_json TEXT;   -- more fields of TaskScheduled
+    ALTER TABLE entities ADD COLUMN locked_by TEXT;        -- id of an orchestration
+    """,
 )

@@ -158,13 +158,13 @@ class SharedStore(Store):
             future.add_done_callback(lambda _: self.on_sent())
         return future
 
-    async def commit_entity(self, turn: EntityCommit) -> list[Message]:
+    async def commit_entity(self, turn: EntityCommit) -> Delivery:
         """Commit a batch of operations; `arrived` returns its responses."""
         await self._submit(
-            self._fenced(turn.entity_id, lambda db: transactions.commit_entity(db, turn))
+            self._fenced(turn.entity.entity_id, lambda db: transactions.commit_entity(db, turn))
         )
         self.on_sent()
-        return []
+        return Delivery()
 
     async def rewrite(self, rewrites: Sequence[Rewrite], at: datetime) -> None:
         """Set failed instances to Running; their owners reload them."""

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from localazure.functions.durable.store import transactions
 from localazure.functions.durable.store.records import (
     Activity,
     Delivery,
+    Entity,
     EntityCommit,
     EpisodeCommit,
     InstanceQuery,
@@ -103,7 +104,7 @@ class Store:
         """Commit an episode; see `Database.submit` for `is_patient`."""
         return self._submit(lambda db: transactions.commit(db, turn), is_patient=is_patient)
 
-    async def commit_entity(self, turn: EntityCommit) -> list[Message]:
+    async def commit_entity(self, turn: EntityCommit) -> Delivery:
         """Commit a batch of operations."""
         return await self._submit(lambda db: transactions.commit_entity(db, turn))
 
@@ -114,6 +115,10 @@ class Store:
     async def purge(self, instance_ids: Sequence[str]) -> int:
         """Delete finished instances."""
         return await self._write(lambda db: transactions.purge(db, instance_ids))
+
+    async def put_entity(self, entity: Entity) -> None:
+        """Write an entity's row, or delete it."""
+        await self._submit(lambda db: transactions.put_entity(db, entity))
 
     def _send(self, transaction: Transaction[T]) -> asyncio.Future[T]:
         """Write something for an instance that is not a decision of the engine."""
@@ -177,6 +182,12 @@ class Store:
         if wanted.created_to is not None:
             conditions.append("created_at_us <= ?")
             values.append(microseconds(wanted.created_to))
+        if wanted.ended_from is not None:
+            conditions.append("updated_at_us >= ?")
+            values.append(microseconds(wanted.ended_from))
+        if wanted.ended_to is not None:
+            conditions.append("updated_at_us < ?")
+            values.append(microseconds(wanted.ended_to))
         source = _SELECT_INSTANCE
         if wanted.statuses and LIVE.issuperset(wanted.statuses):
             # Few instances are live. SQLite uses the index only if the query repeats its condition.
@@ -205,11 +216,12 @@ class Store:
             yield page
             page = self.query(wanted, after=position(page[-1]), limit=PAGE_SIZE)
 
-    def live_children(self, execution_id: str) -> list[Execution]:
-        """Sub-orchestrations of an execution that have not finished."""
+    def children(self, execution_id: str, statuses: Collection[Status]) -> list[Execution]:
+        """Sub-orchestrations of an execution that have one of these statuses."""
         rows = self._database.read(
-            f"{_SELECT_INSTANCE} WHERE parent_execution_id = ? AND status IN ({marks(_LIVE)})",
-            (execution_id, *_LIVE),
+            f"{_SELECT_INSTANCE} WHERE parent_execution_id = ? AND status IN"
+            f" ({marks([*statuses])})",
+            (execution_id, *map(str, statuses)),
         )
         return [_instance(row).execution for row in rows]
 
@@ -245,8 +257,8 @@ class Store:
     def activities(self) -> list[Activity]:
         """All activities that have not completed, oldest execution first."""
         rows = self._database.read(
-            "SELECT instance_id, execution_id, event_id, name, input_json, not_before_us"
-            " FROM activities ORDER BY rowid"
+            "SELECT instance_id, execution_id, event_id, name, input_json, not_before_us,"
+            " context_json FROM activities ORDER BY rowid"
         )
         return [Activity(**dict(row)) for row in rows]
 
@@ -257,21 +269,23 @@ class Store:
         )
         return [Timer(**dict(row)) for row in rows]
 
+    def entity(self, entity_id: str) -> Entity | None:
+        """Return an entity's row, if it has one."""
+        rows = self._database.read(f"{_SELECT_ENTITY} WHERE entity_id = ?", (entity_id,))
+        return _entity(rows[0]) if rows else None
+
     def entity_state(self, entity_id: str) -> str | None:
         """Return the JSON text of an entity's state; None if the entity does not exist."""
-        rows = self._database.read(
-            "SELECT state_json FROM entities WHERE entity_id = ?", (entity_id,)
-        )
-        return rows[0][0] if rows else None
+        entity = self.entity(entity_id)
+        return entity and entity.state_json
 
-    def entities(self, prefix: str) -> list[tuple[str, str | None, datetime]]:
-        """Return id, state and last change of the entities whose ids begin with `prefix`."""
+    def entities(self, prefix: str) -> list[Entity]:
+        """Return the rows of entities whose ids begin with `prefix`, in the order of ids."""
         rows = self._database.read(
-            "SELECT entity_id, state_json, updated_at_us FROM entities"
-            " WHERE substr(entity_id, 1, ?) = ? ORDER BY entity_id",
+            f"{_SELECT_ENTITY} WHERE substr(entity_id, 1, ?) = ? ORDER BY entity_id",
             (len(prefix), prefix),
         )
-        return [(entity_id, state, moment(at)) for entity_id, state, at in rows]
+        return [_entity(row) for row in rows]
 
 
 _SELECT_INSTANCE = """
@@ -279,8 +293,19 @@ _SELECT_INSTANCE = """
         parent_execution_id, parent_event_id, status, started, custom_status, output, created_at_us,
         max(updated_at_us, coalesce((SELECT recorded_at_us FROM history AS h
             WHERE h.execution_id = instances.execution_id ORDER BY episode DESC LIMIT 1), 0))
-        AS last_updated_at_us
+        AS last_updated_at_us, opening_json
     FROM instances"""
+
+_SELECT_ENTITY = "SELECT entity_id, state_json, updated_at_us, locked_by FROM entities"
+
+
+def _entity(row: sqlite3.Row) -> Entity:
+    return Entity(
+        entity_id=row["entity_id"],
+        state_json=row["state_json"],
+        updated_at=moment(row["updated_at_us"]),
+        locked_by=row["locked_by"],
+    )
 
 
 def _instance(row: sqlite3.Row) -> Instance:
@@ -298,6 +323,7 @@ def _instance(row: sqlite3.Row) -> Instance:
             input_json=row["input_json"],
             created_at=moment(row["created_at_us"]),
             parent=parent,
+            opening_json=row["opening_json"],
         ),
         status=Status(row["status"]),
         started=bool(row["started"]),

@@ -13,6 +13,7 @@ from localazure.functions.durable.store.records import (
     Activity,
     Conflict,
     Delivery,
+    Entity,
     EntityCommit,
     EpisodeCommit,
     InstanceExists,
@@ -73,21 +74,34 @@ def postpone_activity(connection: sqlite3.Connection, activity: Activity) -> boo
     return changed.rowcount == 1
 
 
-def commit_entity(connection: sqlite3.Connection, turn: EntityCommit) -> list[Message]:
-    """Commit a batch of operations; return the responses that have a receiver.
+def commit_entity(connection: sqlite3.Connection, turn: EntityCommit) -> Delivery:
+    """Commit a batch of operations. An orchestration whose id is in use is not started.
 
     Raises:
         Conflict: a consumed message is not in the store.
     """
     _consume(connection, turn.consumed)
-    if turn.state_json is None:
-        connection.execute("DELETE FROM entities WHERE entity_id = ?", (turn.entity_id,))
+    put_entity(connection, turn.entity)
+    return Delivery(
+        started=[one.instance_id for one in turn.started if _create(connection, one) is None],
+        messages=[message for message in turn.messages if _post(connection, message)],
+    )
+
+
+def put_entity(connection: sqlite3.Connection, entity: Entity) -> None:
+    """Write an entity's row, or delete it."""
+    if entity.state_json is None and entity.locked_by is None:
+        connection.execute("DELETE FROM entities WHERE entity_id = ?", (entity.entity_id,))
     else:
         connection.execute(
-            "INSERT OR REPLACE INTO entities VALUES (?, ?, ?)",
-            (turn.entity_id, turn.state_json, microseconds(turn.at)),
+            "INSERT OR REPLACE INTO entities VALUES (?, ?, ?, ?)",
+            (
+                entity.entity_id,
+                entity.state_json,
+                microseconds(entity.updated_at),
+                entity.locked_by,
+            ),
         )
-    return [message for message in turn.messages if _post(connection, message)]
 
 
 def rewrite(connection: sqlite3.Connection, rewrites: Sequence[Rewrite], at: datetime) -> None:
@@ -182,7 +196,8 @@ def _schedule(
 ) -> None:
     connection.executemany(
         "INSERT INTO activities VALUES"
-        " (:execution_id, :event_id, :instance_id, :name, :input_json, :not_before_us)",
+        " (:execution_id, :event_id, :instance_id, :name, :input_json, :not_before_us,"
+        " :context_json)",
         map(vars, activities),
     )
     connection.executemany(
@@ -207,7 +222,7 @@ def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:
     connection.execute(
         "INSERT OR REPLACE INTO instances (instance_id, execution_id, name, version, input_json,"
         " parent_instance_id, parent_execution_id, parent_event_id, status, created_at_us,"
-        " updated_at_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " updated_at_us, opening_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             execution.instance_id,
             execution.execution_id,
@@ -220,6 +235,7 @@ def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:
             Status.PENDING,
             created_at_us,
             created_at_us,
+            execution.opening_json,
         ),
     )
     return None
@@ -292,11 +308,13 @@ def _renew(
     """Continue as new: set another execution id and input, delete the history."""
     connection.execute("DELETE FROM history WHERE execution_id = ?", (execution.execution_id,))
     connection.execute(
-        "UPDATE instances SET execution_id = ?, input_json = ?, started = 0, updated_at_us = ?"
-        " WHERE instance_id = ?",
+        "UPDATE instances SET execution_id = ?, input_json = ?, version = ?, opening_json = ?,"
+        " started = 0, updated_at_us = ? WHERE instance_id = ?",
         (
             following.execution_id,
             following.input_json,
+            following.version,
+            following.opening_json,
             microseconds(at),
             execution.instance_id,
         ),

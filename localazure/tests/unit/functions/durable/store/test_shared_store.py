@@ -16,7 +16,7 @@ from localazure.errors import StartError
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import Execution, Instance, Status
 from localazure.functions.durable.store.leases import LeasesChanged
-from localazure.functions.durable.store.records import Activity, EntityCommit, EpisodeCommit
+from localazure.functions.durable.store.records import Activity, Entity, EntityCommit, EpisodeCommit
 from localazure.functions.durable.store.shared_store import SharedStore, Sharing
 from localazure.functions.durable.store.store import Store
 from localazure.sqlite.database import DatabaseInUse
@@ -120,7 +120,9 @@ async def test_a_host_that_was_away_for_longer_than_its_lease_is_fenced(hub: Hub
     with pytest.raises(LeasesChanged):
         await stalled.commit(first_turn(begun))
     entity = EntityCommit(
-        entity_id="@counter@one", at=hub.now, state_json="1", consumed=[], messages=[]
+        entity=Entity(entity_id="@counter@one", state_json="1", updated_at=hub.now),
+        consumed=[],
+        messages=[],
     )
     with pytest.raises(LeasesChanged):
         await stalled.commit_entity(entity)
