@@ -1,4 +1,4 @@
-"""The command line `localazure`: `up`, `start`, `faults` and `fetch`."""
+"""The command line `localazure`: `up`, `start`, `scheduler`, `faults` and `fetch`."""
 
 from __future__ import annotations
 
@@ -115,6 +115,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_strictness(start)
     start.set_defaults(run=_start)
+
+    scheduler = commands.add_parser(
+        "scheduler", help="run a Durable Task Scheduler, for programs of the Durable Task SDKs"
+    )
+    scheduler.add_argument("--port", type=int, default=8080, help="(default: %(default)s)")
+    scheduler.add_argument(
+        "--state",
+        type=Path,
+        default=Path(".localazure"),
+        help="folder that keeps all state (default: %(default)s)",
+    )
+    scheduler.set_defaults(run=_scheduler)
 
     faults = commands.add_parser(
         "faults",
@@ -256,6 +268,17 @@ async def _faults(parsed: argparse.Namespace) -> int:
         set_plan(parsed.state, read_plan(parsed.plan))
     plan = find_plan(parsed.state)
     print("no faults" if plan is None else plan.model_dump_json(by_alias=True, indent=2))
+    return 0
+
+
+async def _scheduler(parsed: argparse.Namespace) -> int:
+    try:
+        from localazure.scheduler.server import run  # noqa: PLC0415 - an extra; it loads gRPC
+    except ModuleNotFoundError as error:
+        raise StartError(
+            f"{error}: the scheduler needs pip install 'localazure[scheduler]'"
+        ) from error
+    await run(parsed.state.resolve(), parsed.port)
     return 0
 
 

@@ -69,7 +69,7 @@ class Dispatcher:
         self._store = store
         self._clock = app.clock
         self._worker = worker
-        self._mail = Inboxes()
+        self.mail = Inboxes()
         self._live = InstanceCache(store)
         self.completion_waiters = CompletionWaiters()
         self._timers = TimerQueue()
@@ -85,7 +85,7 @@ class Dispatcher:
             else ActivityRunner(app, store, worker, self.deliver)
         )
         self._entities = EntityRunner(
-            app=app, worker=worker, store=store, mail=self._mail, deliver=self._deliver_all
+            app=app, worker=worker, store=store, mail=self.mail, deliver=self._deliver_all
         )
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class Dispatcher:
         for handle in (self._alarm, self._reload):
             if handle is not None:
                 handle.cancel()
-        for target in self._mail.targets():
+        for target in self.mail.targets():
             self._record_ends(target)
 
     def begin(self, execution: Execution) -> None:
@@ -124,7 +124,7 @@ class Dispatcher:
 
     def deliver(self, message: Message) -> None:
         """Deliver a message that is durable, or whose timer or activity is durable."""
-        self._mail.put(message)
+        self.mail.put(message)
         self.wake(message.target)
 
     def wake(self, target: str) -> None:
@@ -169,7 +169,7 @@ class Dispatcher:
         self._reload = loop.call_later(work_queue.RETRY_SECONDS, self._read_anew)
 
     def _read_anew(self) -> None:
-        self._mail.reset()
+        self.mail.reset()
         self._live.reset()
         self._timers = TimerQueue()
         self._store.renew()
@@ -206,7 +206,7 @@ class Dispatcher:
             return  # the reload wakes the instance
         live = self._live.load(instance_id) if self._store.owns(instance_id) else None
         if live is None:
-            self._mail.clear(instance_id)
+            self.mail.clear(instance_id)
             return
         if not live.instance.started and self._starts_later(live.instance.execution):
             return
@@ -231,7 +231,7 @@ class Dispatcher:
         A termination ends it at once.
         """
         instance_id = execution.instance_id
-        waiting = (message.event["EventType"] for message in self._mail.of(instance_id))
+        waiting = (message.event["EventType"] for message in self.mail.of(instance_id))
         if execution.opening_json is None or EventType.EXECUTION_TERMINATED in waiting:
             return False
         at = json.loads(execution.opening_json).get("ScheduledStartTimestamp")
@@ -273,16 +273,16 @@ class Dispatcher:
             return
         self._commit(live, consumed, effects)
         instance_id = instance.execution.instance_id
-        if self._mail.of(instance_id):
+        if self.mail.of(instance_id):
             self.wake(instance_id)
 
     def _record_ends(self, instance_id: str) -> None:
         """Record the results of activities that no episode has consumed yet."""
-        for message in list(self._mail.of(instance_id)):
+        for message in list(self.mail.of(instance_id)):
             event = message.event
             if message.sequence is None and event["EventType"] != EventType.TIMER_FIRED:
                 recorded = self._store.message(instance_id, event, message.execution_id)
-                self._mail.replace(message, recorded)
+                self.mail.replace(message, recorded)
                 future = self._store.complete_activity(event["TaskScheduledId"], recorded)
                 future.add_done_callback(partial(self._on_recorded, message))
 
@@ -293,7 +293,7 @@ class Dispatcher:
     def _current_mail(self, live: CachedInstance) -> list[Message]:
         """Return the messages of the current execution; drop those of earlier ones."""
         execution = live.instance.execution
-        waiting = list(self._mail.of(execution.instance_id))
+        waiting = list(self.mail.of(execution.instance_id))
         stale = [
             message
             for message in waiting
@@ -301,8 +301,8 @@ class Dispatcher:
         ]
         if not stale:
             return waiting
-        self._mail.remove(execution.instance_id, stale)
-        return list(self._mail.of(execution.instance_id))
+        self.mail.remove(execution.instance_id, stale)
+        return list(self.mail.of(execution.instance_id))
 
     def _commit(self, live: CachedInstance, consumed: list[Message], effects: Effects) -> None:
         """Submit the episode's transaction, and continue as if it were durable."""
@@ -313,7 +313,7 @@ class Dispatcher:
         is_long = len(live.events) > SHORT_HISTORY_EVENTS
         future = self._store.commit(turn, is_patient=not is_awaited and not is_long)
         future.add_done_callback(partial(self._on_durable, self._store.generation, live, turn))
-        self._mail.remove(execution.instance_id, consumed)
+        self.mail.remove(execution.instance_id, consumed)
         if turn.ended:
             self._timers.forget(execution.execution_id)
             self.activities.drop(execution.execution_id)
@@ -323,7 +323,7 @@ class Dispatcher:
             self._live.renew(live, replace(after, execution=turn.next_execution))
             self.wake(execution.instance_id)
         if effects.status in FINISHED:
-            self._mail.clear(execution.instance_id)
+            self.mail.clear(execution.instance_id)
         if effects.failure is not None:
             with logs.working_for(execution.instance_id):
                 _logger.error("%s", effects.failure)
@@ -351,7 +351,7 @@ class Dispatcher:
             self.completion_waiters.notify(turn.execution.instance_id)
         if generation == self._store.generation:
             self._live.settle(live)
-        if self._mail.of(turn.execution.instance_id):
+        if self.mail.of(turn.execution.instance_id):
             self.wake(turn.execution.instance_id)  # to process messages that waited for this commit
         self._deliver_all(delivery)
 

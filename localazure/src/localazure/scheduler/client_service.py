@@ -1,0 +1,236 @@
+"""What clients ask about orchestrations, by gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+from durabletask.internal import orchestrator_service_pb2 as pb
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.wrappers_pb2 import BoolValue
+
+from localazure.functions.durable.api.parameters import read_token, write_token
+from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
+from localazure.functions.durable.runtime.task_hub import NotFinished
+from localazure.functions.durable.store.records import (
+    InstanceExists,
+    InstanceFinished,
+    InstanceMissing,
+    InstanceQuery,
+    position,
+)
+from localazure.scheduler import history_messages, state_messages
+from localazure.scheduler.calls import HasHubs, Write, streaming, unary
+from localazure.scheduler.history_messages import text
+from localazure.scheduler.hubs import Hub
+from localazure.scheduler.state_messages import moment, orchestration_state
+
+_PAGE_SIZE = 100
+_CHUNK_BYTES = 1024 * 1024
+_STARTED = frozenset(Status) - {Status.PENDING}
+
+
+class ClientService(HasHubs):
+    """The part of the service for clients of orchestrations."""
+
+    @unary
+    async def StartInstance(
+        self, request: pb.CreateInstanceRequest, hub: Hub
+    ) -> pb.CreateInstanceResponse:
+        """Start an orchestration. Its id must be new, or its policy lets it replace the old one."""
+        old = hub.store.instance(request.instanceId)
+        if old is not None:
+            replaceable = state_messages.statuses(
+                request.orchestrationIdReusePolicy.replaceableStatus
+            )
+            if old.status not in replaceable:
+                raise InstanceExists(old.status)
+            if old.status not in FINISHED:
+                await hub.tasks.terminate(request.instanceId, '"replaced by a new instance"')
+                await hub.tasks.reached(request.instanceId)
+        given = MessageToDict(request)
+        opening = {
+            "Tags": given.get("tags"),
+            "ParentTraceContext": given.get("parentTraceContext"),
+            "ScheduledStartTimestamp": given.get("scheduledStartTimestamp"),
+        }
+        instance_id = await hub.tasks.start(
+            request.name,
+            instance_id=request.instanceId or uuid.uuid4().hex,
+            input_json=given.get("input"),
+            version=given.get("version"),
+            opening_json=history.context_of(opening, *opening),
+        )
+        return pb.CreateInstanceResponse(instanceId=instance_id)
+
+    @unary
+    async def GetInstance(self, request: pb.GetInstanceRequest, hub: Hub) -> pb.GetInstanceResponse:
+        """The state of an orchestration."""
+        return _found(request, hub.store.instance(request.instanceId))
+
+    @unary
+    async def WaitForInstanceStart(
+        self, request: pb.GetInstanceRequest, hub: Hub
+    ) -> pb.GetInstanceResponse:
+        """The state, once a worker has begun it. The client's deadline ends the wait."""
+        try:
+            return _found(request, await hub.tasks.reached(request.instanceId, _STARTED))
+        except InstanceMissing:
+            return _found(request, None)
+
+    @unary
+    async def WaitForInstanceCompletion(
+        self, request: pb.GetInstanceRequest, hub: Hub
+    ) -> pb.GetInstanceResponse:
+        """The state, once it has ended."""
+        try:
+            return _found(request, await hub.tasks.reached(request.instanceId))
+        except InstanceMissing:
+            return _found(request, None)
+
+    @unary
+    async def RaiseEvent(self, request: pb.RaiseEventRequest, hub: Hub) -> pb.RaiseEventResponse:
+        """Send an event. One that has finished ignores it."""
+        value = request.input.value if request.HasField("input") else None
+        with contextlib.suppress(InstanceFinished):
+            await hub.tasks.raise_event(request.instanceId, request.name, value)
+        return pb.RaiseEventResponse()
+
+    @unary
+    async def TerminateInstance(
+        self, request: pb.TerminateRequest, hub: Hub
+    ) -> pb.TerminateResponse:
+        """End an orchestration, and its sub-orchestrations if asked to."""
+        event = history.execution_terminated(hub.app.now(), request.output.value)
+        event["Input"] = request.output.value if request.HasField("output") else None
+        await _control(hub, request.instanceId, {**event, "Recurse": request.recursive})
+        return pb.TerminateResponse()
+
+    @unary
+    async def SuspendInstance(self, request: pb.SuspendRequest, hub: Hub) -> pb.SuspendResponse:
+        """Suspend an orchestration."""
+        event = history.execution_suspended(hub.app.now(), request.reason.value)
+        await _control(hub, request.instanceId, event)
+        return pb.SuspendResponse()
+
+    @unary
+    async def ResumeInstance(self, request: pb.ResumeRequest, hub: Hub) -> pb.ResumeResponse:
+        """Resume an orchestration."""
+        event = history.execution_resumed(hub.app.now(), request.reason.value)
+        await _control(hub, request.instanceId, event)
+        return pb.ResumeResponse()
+
+    @unary
+    async def RestartInstance(
+        self, request: pb.RestartInstanceRequest, hub: Hub
+    ) -> pb.RestartInstanceResponse:
+        """Start a finished orchestration again, under its own id or a new one."""
+        instance = hub.tasks.instance(request.instanceId)
+        if instance.status not in FINISHED:
+            raise NotFinished(instance)
+        instance_id = await hub.tasks.restart(
+            request.instanceId, with_new_id=request.restartWithNewInstanceId
+        )
+        return pb.RestartInstanceResponse(instanceId=instance_id)
+
+    @unary
+    async def RewindInstance(
+        self, request: pb.RewindInstanceRequest, hub: Hub
+    ) -> pb.RewindInstanceResponse:
+        """Bring a failed orchestration back to the state before its failure."""
+        await hub.tasks.rewind(request.instanceId, request.reason.value)
+        return pb.RewindInstanceResponse()
+
+    @unary
+    async def QueryInstances(
+        self, request: pb.QueryInstancesRequest, hub: Hub
+    ) -> pb.QueryInstancesResponse:
+        """A page of the orchestrations that meet all conditions."""
+        query = request.query
+        size = query.maxInstanceCount or _PAGE_SIZE
+        page = hub.store.query(
+            state_messages.instance_query(query),
+            after=read_token(query.continuationToken.value),
+            limit=size,
+        )
+        return pb.QueryInstancesResponse(
+            orchestrationState=[
+                orchestration_state(one, with_payloads=query.fetchInputsAndOutputs) for one in page
+            ],
+            continuationToken=text(write_token(position(page[-1])) if len(page) == size else None),
+        )
+
+    @unary
+    async def ListInstanceIds(
+        self, request: pb.ListInstanceIdsRequest, hub: Hub
+    ) -> pb.ListInstanceIdsResponse:
+        """A page of the ids of orchestrations that have ended in a period."""
+        size = request.pageSize or _PAGE_SIZE
+        wanted = InstanceQuery(
+            statuses=state_messages.statuses(request.runtimeStatus) or list(map(str, FINISHED)),
+            ended_from=moment(request, "completedTimeFrom"),
+            ended_to=moment(request, "completedTimeTo"),
+        )
+        page = hub.store.query(wanted, after=read_token(request.lastInstanceKey.value), limit=size)
+        return pb.ListInstanceIdsResponse(
+            instanceIds=[one.execution.instance_id for one in page],
+            lastInstanceKey=text(write_token(position(page[-1])) if len(page) == size else None),
+        )
+
+    @unary
+    async def PurgeInstances(
+        self, request: pb.PurgeInstancesRequest, hub: Hub
+    ) -> pb.PurgeInstancesResponse:
+        """Delete orchestrations that have finished, and their sub-orchestrations if asked to."""
+        if request.HasField("purgeInstanceFilter"):
+            wanted = state_messages.instance_query(request.purgeInstanceFilter)
+            pages = [[one.execution for one in page] for page in hub.store.pages(wanted)]
+        else:
+            ids = [*request.instanceBatch.instanceIds, *filter(None, [request.instanceId])]
+            found = [hub.store.instance(one) for one in ids]
+            pages = [[one.execution for one in found if one is not None]]
+        count = 0
+        for page in pages:
+            tree = [*page, *(_descendants(hub, page) if request.recursive else ())]
+            count += await hub.store.purge([one.instance_id for one in tree])
+        return pb.PurgeInstancesResponse(
+            deletedInstanceCount=count, isComplete=BoolValue(value=True)
+        )
+
+    @streaming
+    async def StreamInstanceHistory(
+        self, request: pb.StreamInstanceHistoryRequest, hub: Hub, write: Write
+    ) -> None:
+        """The history of an orchestration, in chunks."""
+        execution = hub.tasks.instance(request.instanceId).execution
+        chunk = pb.HistoryChunk()
+        size_bytes = 0
+        for event in history.decode(",".join(hub.store.history(execution.execution_id))):
+            message = history_messages.to_message(event)
+            chunk.events.append(message)
+            size_bytes += message.ByteSize()
+            if size_bytes > _CHUNK_BYTES:
+                await write(chunk)
+                chunk, size_bytes = pb.HistoryChunk(), 0
+        await write(chunk)
+
+
+def _found(request: pb.GetInstanceRequest, instance: Instance | None) -> pb.GetInstanceResponse:
+    if instance is None:
+        return pb.GetInstanceResponse(exists=False)
+    state = orchestration_state(instance, with_payloads=request.getInputsAndOutputs)
+    return pb.GetInstanceResponse(exists=True, orchestrationState=state)
+
+
+async def _control(hub: Hub, instance_id: str, event: history.Event) -> None:
+    """Suspend, resume or terminate an orchestration; one that has finished ignores it."""
+    with contextlib.suppress(InstanceFinished):
+        await hub.tasks.send(instance_id, event)
+
+
+def _descendants(hub: Hub, executions: list[Execution]) -> list[Execution]:
+    children = [
+        child for one in executions for child in hub.store.children(one.execution_id, FINISHED)
+    ]
+    return [*children, *_descendants(hub, children)] if children else []

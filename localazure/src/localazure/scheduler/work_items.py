@@ -1,0 +1,183 @@
+"""Work items: who waits for a worker, and which worker has what.
+
+An item is with one worker at a time. If the worker's connection ends, another worker gets the item,
+under another token. The first answer counts, so a worker that was only cut off may still give it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from durabletask.internal import orchestrator_service_pb2 as pb
+
+_logger = logging.getLogger(__name__)
+
+# A worker that abandons an item would get it again at once if it is the only one.
+ABANDONED_SECONDS: Final = 1.0
+
+ORCHESTRATION, ACTIVITY, ENTITY = "Orchestration", "Activity", "Entity"
+
+
+class Key(NamedTuple):
+    """What decides which workers take an item. Names are matched as workers register them."""
+
+    kind: str
+    name: str
+    version: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class _Item:
+    key: Key
+    message: pb.WorkItem
+    answer: asyncio.Future[Sequence[Any]]
+    parts: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    """The parts of answers so far, by each token under which a worker got the item."""
+    abandoned_by: ConnectedWorker | None = None
+
+
+class ConnectedWorker:
+    """One worker's stream of work items.
+
+    Args:
+        request: its limits and filters.
+
+    Attributes:
+        outbox: the items on their way to it.
+        items: the items that it has, by their tokens.
+    """
+
+    def __init__(self, request: pb.GetWorkItemsRequest) -> None:
+        self.outbox = asyncio.Queue[pb.WorkItem]()
+        self.items: dict[str, _Item] = {}
+        self._limits = {
+            ORCHESTRATION: request.maxConcurrentOrchestrationWorkItems,
+            ACTIVITY: request.maxConcurrentActivityWorkItems,
+            ENTITY: request.maxConcurrentEntityWorkItems,
+        }
+        self._filters: dict[tuple[str, str], set[str]] | None = None
+        if request.HasField("workItemFilters"):
+            filters = request.workItemFilters
+            self._filters = {(ENTITY, one.name.lower()): set() for one in filters.entities}
+            for kind, wanted in (
+                (ORCHESTRATION, filters.orchestrations),
+                (ACTIVITY, filters.activities),
+            ):
+                for one in wanted:
+                    self._filters.setdefault((kind, one.name), set()).update(one.versions)
+
+    def takes(self, key: Key) -> bool:
+        """Whether it may get an item now: its filters name it, and it has fewer than its limit."""
+        if self._filters is not None:
+            versions = self._filters.get((key.kind, key.name))
+            if versions is None or (versions and key.version not in versions):
+                return False
+        limit = self._limits[key.kind]
+        return not limit or limit > sum(one.key.kind == key.kind for one in self.items.values())
+
+
+class WorkItems:
+    """The work items of one task hub."""
+
+    def __init__(self) -> None:
+        self._workers: list[ConnectedWorker] = []
+        self._waiting: dict[Key, deque[_Item]] = {}
+        self._given: dict[str, _Item] = {}  # by token
+
+    async def run(self, key: Key, message: pb.WorkItem) -> Sequence[Any]:
+        """Have a worker run an item; return its answer, which may have several parts.
+
+        Waits as long as no worker takes it. If the caller is canceled, the answer is ignored.
+        """
+        item = _Item(key=key, message=message, answer=asyncio.get_running_loop().create_future())
+        self._enqueue(item)
+        try:
+            return await item.answer
+        finally:
+            self._drop(item)
+
+    def complete(self, token: str, answer: Any, *, is_partial: bool = False) -> None:
+        """Take a worker's answer, or a part of one that others follow."""
+        item = self._given.get(token)
+        if item is None:
+            _logger.info("an answer is ignored: its work item has ended")
+            return
+        item.parts[token].append(answer)
+        if not is_partial and not item.answer.done():
+            item.answer.set_result(item.parts[token])
+
+    def abandon(self, token: str) -> None:
+        """Give an item back; another worker gets it, or after a pause the same one."""
+        item = self._given.pop(token, None)
+        for worker in self._workers:
+            if item is not None and worker.items.pop(token, None) is not None:
+                item.abandoned_by = worker
+                asyncio.get_running_loop().call_later(ABANDONED_SECONDS, self._enqueue, item)
+        self._dispatch()
+
+    def connect(self, request: pb.GetWorkItemsRequest) -> ConnectedWorker:
+        """Add a worker."""
+        worker = ConnectedWorker(request)
+        self._workers.append(worker)
+        self._dispatch()
+        return worker
+
+    def disconnect(self, worker: ConnectedWorker) -> None:
+        """Remove a worker; others get its items, before all that wait."""
+        self._workers.remove(worker)
+        for item in reversed(worker.items.values()):
+            self._enqueue(item, first=True)
+
+    def _enqueue(self, item: _Item, *, first: bool = False) -> None:
+        if item.answer.done():
+            return
+        waiting = self._waiting.setdefault(item.key, deque())
+        if first:
+            waiting.appendleft(item)
+        else:
+            waiting.append(item)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Give waiting items to workers, one of each kind and name in turn."""
+        is_given = True
+        while is_given:
+            is_given = False
+            for key, waiting in list(self._waiting.items()):
+                if waiting and (worker := self._worker_for(waiting[0])) is not None:
+                    self._give(waiting.popleft(), worker)
+                    is_given = True
+                if not waiting:
+                    del self._waiting[key]
+
+    def _worker_for(self, item: _Item) -> ConnectedWorker | None:
+        """The worker with the fewest items of those that take it."""
+        return min(
+            (worker for worker in self._workers if worker.takes(item.key)),
+            key=lambda worker: (worker is item.abandoned_by, len(worker.items)),
+            default=None,
+        )
+
+    def _give(self, item: _Item, worker: ConnectedWorker) -> None:
+        token = uuid.uuid4().hex
+        item.message.completionToken = token
+        item.parts[token] = []
+        self._given[token] = worker.items[token] = item
+        worker.outbox.put_nowait(item.message)
+
+    def _drop(self, item: _Item) -> None:
+        item.answer.cancel()  # no effect where there is one
+        for token in item.parts:
+            self._given.pop(token, None)
+            for worker in self._workers:
+                worker.items.pop(token, None)
+        waiting = self._waiting.get(item.key)
+        if waiting and item in waiting:
+            waiting.remove(item)
+        self._dispatch()
