@@ -3,12 +3,12 @@
 Failures that the orchestrator handled by taking another step are kept. Later failures are removed
 with their steps, so that replay schedules these steps again; the attempts and timers of a retry
 policy count as one step. A failed sub-orchestration remains an open step, and is rewound
-itself.
+itself; one that was purged is scheduled again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localazure.functions.durable.engine.history import STEPS, Event, EventType, ended_step
@@ -25,8 +25,13 @@ class Rewound:
     open_steps: list[Event]
 
 
-def rewind(events: Sequence[Event]) -> Rewound:
-    """Undo the failure at the end of `events`, the whole history of a failed instance."""
+def rewind(events: Sequence[Event], is_purged: Callable[[str], bool] = lambda _: False) -> Rewound:
+    """Undo the failure at the end of a history.
+
+    Args:
+        events: the whole history of a failed instance.
+        is_purged: whether a sub-orchestration, by its instance id, was purged.
+    """
     own_steps = [
         n
         for n, event in enumerate(events)
@@ -52,6 +57,7 @@ def rewind(events: Sequence[Event]) -> Rewound:
         if (
             step["EventType"] == EventType.SUB_ORCHESTRATION_INSTANCE_CREATED
             and first not in policies
+            and not is_purged(step["InstanceId"])
         ):
             children.append(step["InstanceId"])
         else:

@@ -25,7 +25,7 @@ def rewriting(store: Store, instance: Instance, reason: str, at: str) -> list[Re
     """
     execution = instance.execution
     events = history.decode(",".join(store.history(execution.execution_id)))
-    rewound = rewind(events)
+    rewound = rewind(events, lambda child_id: store.instance(child_id) is None)
     activities: list[Activity] = []
     timers: list[Timer] = []
     answers: list[Event] = []
