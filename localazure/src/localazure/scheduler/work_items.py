@@ -39,7 +39,6 @@ class _Item:
     answer: asyncio.Future[Sequence[Any]]
     parts: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     """The parts of answers so far, by each token under which a worker got the item."""
-    abandoned_by: ConnectedWorker | None = None
 
 
 class ConnectedWorker:
@@ -51,11 +50,13 @@ class ConnectedWorker:
     Attributes:
         outbox: the items on their way to it.
         items: the items that it has, by their tokens.
+        declined: what it has abandoned, such as versions that it does not have.
     """
 
     def __init__(self, request: pb.GetWorkItemsRequest) -> None:
         self.outbox = asyncio.Queue[pb.WorkItem]()
         self.items: dict[str, _Item] = {}
+        self.declined: set[Key] = set()
         self._limits = {
             ORCHESTRATION: request.maxConcurrentOrchestrationWorkItems,
             ACTIVITY: request.maxConcurrentActivityWorkItems,
@@ -72,14 +73,17 @@ class ConnectedWorker:
                 for one in wanted:
                     self._filters.setdefault((kind, one.name), set()).update(one.versions)
 
-    def takes(self, key: Key) -> bool:
-        """Whether it may get an item now: its filters name it, and it has fewer than its limit."""
-        if self._filters is not None:
-            versions = self._filters.get((key.kind, key.name))
-            if versions is None or (versions and key.version not in versions):
-                return False
-        limit = self._limits[key.kind]
-        return not limit or limit > sum(one.key.kind == key.kind for one in self.items.values())
+    def wants(self, key: Key) -> bool:
+        """Whether its filters name an item; all items if it has none."""
+        if self._filters is None:
+            return True
+        versions = self._filters.get((key.kind, key.name))
+        return versions is not None and (not versions or key.version in versions)
+
+    def has_room(self, kind: str) -> bool:
+        """Whether it has fewer items of a kind than its limit; 0 is none."""
+        limit = self._limits[kind]
+        return not limit or limit > sum(one.key.kind == kind for one in self.items.values())
 
 
 class WorkItems:
@@ -117,8 +121,10 @@ class WorkItems:
         item = self._given.pop(token, None)
         for worker in self._workers:
             if item is not None and worker.items.pop(token, None) is not None:
-                item.abandoned_by = worker
-                asyncio.get_running_loop().call_later(ABANDONED_SECONDS, self._enqueue, item)
+                worker.declined.add(item.key)
+                is_alone = all(item.key in one.declined for one in self._wanting(item.key))
+                pause_seconds = ABANDONED_SECONDS if is_alone else 0
+                asyncio.get_running_loop().call_later(pause_seconds, self._enqueue, item)
         self._dispatch()
 
     def connect(self, request: pb.GetWorkItemsRequest) -> ConnectedWorker:
@@ -150,19 +156,24 @@ class WorkItems:
         while is_given:
             is_given = False
             for key, waiting in list(self._waiting.items()):
-                if waiting and (worker := self._worker_for(waiting[0])) is not None:
+                if waiting and (worker := self._worker_for(key)) is not None:
                     self._give(waiting.popleft(), worker)
                     is_given = True
                 if not waiting:
                     del self._waiting[key]
 
-    def _worker_for(self, item: _Item) -> ConnectedWorker | None:
-        """The worker with the fewest items of those that take it."""
+    def _worker_for(self, key: Key) -> ConnectedWorker | None:
+        """The worker with the fewest items, of those that have not declined it where there are."""
+        wanting = self._wanting(key)
+        willing = [worker for worker in wanting if key not in worker.declined] or wanting
         return min(
-            (worker for worker in self._workers if worker.takes(item.key)),
-            key=lambda worker: (worker is item.abandoned_by, len(worker.items)),
+            (worker for worker in willing if worker.has_room(key.kind)),
+            key=lambda worker: len(worker.items),
             default=None,
         )
+
+    def _wanting(self, key: Key) -> list[ConnectedWorker]:
+        return [worker for worker in self._workers if worker.wants(key)]
 
     def _give(self, item: _Item, worker: ConnectedWorker) -> None:
         token = uuid.uuid4().hex
