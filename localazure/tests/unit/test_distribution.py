@@ -40,7 +40,7 @@ def test_every_import_is_declared_and_every_declaration_is_imported() -> None:
     declared = {Requirement(line).name for line in project["dependencies"]}
     optional = {
         Requirement(line).name
-        for extra in ("mlflow", "sobol")
+        for extra in ("mlflow", "scheduler", "sobol")
         for line in project["optional-dependencies"][extra]
     }
     owners = {module: name for name in declared | optional for module in modules_of(name)}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from durabletask.internal import orchestrator_service_pb2 as pb
+import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from localazure.functions import logs

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from durabletask.internal import orchestrator_service_pb2 as pb
+import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.json_format import MessageToDict
 
 from localazure.functions.durable.engine import history

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from durabletask.internal import orchestrator_service_pb2 as pb
+import durabletask.internal.orchestrator_service_pb2 as pb
 
 from localazure.functions.durable.engine.instance import LIVE
 from localazure.functions.durable.store.records import Entity

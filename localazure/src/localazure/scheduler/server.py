@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Final
 
+import durabletask.internal.orchestrator_service_pb2 as pb
+import durabletask.internal.orchestrator_service_pb2_grpc as stubs
 import grpc
-from durabletask.internal import orchestrator_service_pb2 as pb
-from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 from google.protobuf.empty_pb2 import Empty
 
 from localazure.errors import StartError

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from durabletask.internal import orchestrator_service_pb2 as pb
+import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from durabletask.internal import orchestrator_service_pb2 as pb
+import durabletask.internal.orchestrator_service_pb2 as pb
 
 from localazure.scheduler.calls import HasHubs, Write, streaming, unary
 from localazure.scheduler.hubs import Hub
