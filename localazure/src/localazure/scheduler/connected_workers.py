@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,14 @@ from localazure.functions.durable.runtime.payloads import PayloadTooLarge, check
 from localazure.functions.durable.runtime.worker import EntityEffects, Worker
 from localazure.functions.durable.store.records import Activity, Entity, Message
 from localazure.scheduler import actions, entity_batches, history_messages
-from localazure.scheduler.work_items import ACTIVITY, ENTITY, ORCHESTRATION, Key, WorkItems
+from localazure.scheduler.work_items import (
+    ACTIVITY,
+    ENTITY,
+    ORCHESTRATION,
+    Answer,
+    Key,
+    WorkItems,
+)
 
 
 class ConnectedWorkers(Worker):
@@ -36,6 +44,7 @@ class ConnectedWorkers(Worker):
     def __init__(self, app: HostedApp, items: WorkItems) -> None:
         self._app = app
         self._items = items
+        self._episodes: dict[str, Answer] = {}
 
     async def run_episode(self, live: CachedInstance, events: list[Event]) -> Effects | None:
         """Run the next episode. Suspensions and terminations need no worker."""
@@ -55,10 +64,9 @@ class ConnectedWorkers(Worker):
         )
         if (trace := live.memo.get("trace")) is not None:
             request.orchestrationTraceContext.CopyFrom(trace)
-        key = Key(ORCHESTRATION, execution.name, execution.version or "")
-        answers: Sequence[pb.OrchestratorResponse] = await self._items.run(
-            key, pb.WorkItem(orchestratorRequest=request)
-        )
+        answers = await self._run_episode(execution, pb.WorkItem(orchestratorRequest=request))
+        if not answers:
+            return None
         last = answers[-1]
         live.memo["trace"] = last.orchestrationTraceContext
         effects = actions.conclude(
@@ -72,6 +80,24 @@ class ConnectedWorkers(Worker):
         except PayloadTooLarge as error:
             return actions.fail(execution, arrived, history_messages.failure_of(str(error)), [])
         return effects
+
+    async def _run_episode(
+        self, execution: Execution, message: pb.WorkItem
+    ) -> Sequence[pb.OrchestratorResponse]:
+        """Have a worker run an episode. Without an answer, `interrupt` has ended it."""
+        key = Key(ORCHESTRATION, execution.name, execution.version or "")
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._episodes[execution.instance_id] = answer
+        try:
+            return await self._items.run(key, message, answer)
+        finally:
+            del self._episodes[execution.instance_id]
+
+    def interrupt(self, instance_id: str) -> None:
+        """End the episode of an instance that is terminated: no worker may be there for it."""
+        answer = self._episodes.get(instance_id)
+        if answer is not None and not answer.done():
+            answer.set_result([])
 
     async def run_activity(self, activity: Activity) -> Event | Activity:
         """Run an activity."""

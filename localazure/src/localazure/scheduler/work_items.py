@@ -24,6 +24,9 @@ ABANDONED_SECONDS: Final = 1.0
 ORCHESTRATION, ACTIVITY, ENTITY = "Orchestration", "Activity", "Entity"
 
 
+Answer = asyncio.Future[Sequence[Any]]
+
+
 class Key(NamedTuple):
     """What decides which workers take an item. Names are matched as workers register them."""
 
@@ -36,7 +39,7 @@ class Key(NamedTuple):
 class _Item:
     key: Key
     message: pb.WorkItem
-    answer: asyncio.Future[Sequence[Any]]
+    answer: Answer
     parts: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     """The parts of answers so far, by each token under which a worker got the item."""
 
@@ -94,12 +97,16 @@ class WorkItems:
         self._waiting: dict[Key, deque[_Item]] = {}
         self._given: dict[str, _Item] = {}  # by token
 
-    async def run(self, key: Key, message: pb.WorkItem) -> Sequence[Any]:
+    async def run(
+        self, key: Key, message: pb.WorkItem, answer: Answer | None = None
+    ) -> Sequence[Any]:
         """Have a worker run an item; return its answer, which may have several parts.
 
-        Waits as long as no worker takes it. If the caller is canceled, the answer is ignored.
+        Waits as long as no worker takes it. If the caller is canceled, or sets a result of `answer`
+        itself, the worker's answer is ignored.
         """
-        item = _Item(key=key, message=message, answer=asyncio.get_running_loop().create_future())
+        answer = answer or asyncio.get_running_loop().create_future()
+        item = _Item(key=key, message=message, answer=answer)
         self._enqueue(item)
         try:
             return await item.answer

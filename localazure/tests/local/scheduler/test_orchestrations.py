@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -11,9 +12,12 @@ from typing import Any
 
 import grpc
 import pytest
-from durabletask import client, task
+from durabletask import history, task
+from durabletask.azuremanaged.client import AsyncDurableTaskSchedulerClient
+from durabletask.azuremanaged.worker import DurableTaskSchedulerWorker
 from durabletask.client import OrchestrationQuery, OrchestrationStatus
 from durabletask.internal import orchestrator_service_pb2 as pb
+from durabletask.internal.orchestrator_service_pb2_grpc import TaskHubSidecarServiceStub
 from durabletask.worker import (
     TaskHubGrpcWorker,
     VersionFailureStrategy,
@@ -21,7 +25,7 @@ from durabletask.worker import (
     VersionMatchStrategy,
 )
 
-from harness.scheduler import Scheduler, scheduling, working
+from harness.scheduler import QUIET, Scheduler, scheduling, working
 from harness.waiting import eventually
 
 Context = task.OrchestrationContext
@@ -110,7 +114,7 @@ async def test_all_kinds_of_steps(scheduler: Scheduler) -> None:
     kinds = Counter(type(event).__name__ for event in events)
     assert kinds["TaskScheduledEvent"] == kinds["TaskCompletedEvent"] + 1 == 5
     assert kinds["ExecutionCompletedEvent"] == 1
-    (start,) = (one for one in events if isinstance(one, client.history.ExecutionStartedEvent))
+    (start,) = (one for one in events if isinstance(one, history.ExecutionStartedEvent))
     assert start.tags == {"team": "a"}
 
 
@@ -168,7 +172,18 @@ async def test_clients_suspend_resume_and_terminate(scheduler: Scheduler) -> Non
     assert purged.deleted_instance_count == 2
 
 
-async def test_a_termination_needs_no_worker_and_a_later_start_waits(scheduler: Scheduler) -> None:
+async def test_a_termination_needs_no_worker(scheduler: Scheduler) -> None:
+    await scheduler.client.schedule_new_orchestration(child, input=1, instance_id="one")
+    await scheduler.client.terminate_orchestration("one", output="why")
+    state = await scheduler.ended("one")
+    assert state.runtime_status is OrchestrationStatus.TERMINATED
+    async with working(scheduler.address, child, double):  # the episode is not there any more
+        other = await scheduler.client.schedule_new_orchestration(child, input=2)
+        assert await scheduler.output(other) == [other, 4]
+    assert len(await scheduler.client.get_orchestration_history("one")) == 4
+
+
+async def test_a_later_start_waits(scheduler: Scheduler) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     soon = datetime.now(UTC) + timedelta(milliseconds=200)
     for instance_id, at in (("later", later), ("soon", soon)):
@@ -241,18 +256,52 @@ async def test_a_version_goes_to_the_worker_that_has_it(scheduler: Scheduler) ->
 
 
 async def test_task_hubs_are_apart(scheduler: Scheduler) -> None:
-    async def call(hub: str, request: Any, method: str) -> Any:
-        async with grpc.aio.insecure_channel(scheduler.address) as channel:
-            stub = client.stubs.TaskHubSidecarServiceStub(channel)
-            return await getattr(stub, method)(request, metadata=(("taskhub", hub),))
+    def client_of(hub: str) -> AsyncDurableTaskSchedulerClient:
+        return AsyncDurableTaskSchedulerClient(
+            host_address=f"http://{scheduler.address}",
+            taskhub=hub,
+            secure_channel=True,
+            token_credential=None,
+            logger=QUIET,
+        )
 
-    start = pb.CreateInstanceRequest(name="x", instanceId="one")
-    found = pb.GetInstanceRequest(instanceId="one")
-    await call("a", start, "StartInstance")
-    assert (await call("a", found, "GetInstance")).exists
-    assert not (await call("b", found, "GetInstance")).exists
-    await call("a", pb.CreateTaskHubRequest(recreateIfExists=True), "CreateTaskHub")
-    assert not (await call("a", found, "GetInstance")).exists
-    await call("a", pb.DeleteTaskHubRequest(), "DeleteTaskHub")
-    with pytest.raises(grpc.aio.AioRpcError, match="INVALID_ARGUMENT"):
-        await call("../a", found, "GetInstance")
+    worker = DurableTaskSchedulerWorker(
+        host_address=f"http://{scheduler.address}",
+        taskhub="a",
+        secure_channel=True,
+        token_credential=None,
+        logger=QUIET,
+    )
+    worker.add_orchestrator(child)
+    worker.add_activity(double)
+    async with client_of("a") as one, client_of("b") as other, client_of("../a") as wrong:
+        worker.start()
+        try:
+            instance_id = await one.schedule_new_orchestration(child, input=1)
+            await other.schedule_new_orchestration(child, instance_id=instance_id)
+            state = await one.wait_for_orchestration_completion(instance_id)
+        finally:
+            await asyncio.to_thread(worker.stop)
+        assert state is not None
+        assert state.runtime_status is OrchestrationStatus.COMPLETED
+        state = await other.get_orchestration_state(instance_id)
+        assert state is not None
+        assert state.runtime_status is OrchestrationStatus.PENDING
+        with pytest.raises(grpc.aio.AioRpcError, match="INVALID_ARGUMENT"):
+            await wrong.get_orchestration_state(instance_id)
+
+
+async def test_a_task_hub_is_emptied_and_deleted(scheduler: Scheduler) -> None:
+    async with grpc.aio.insecure_channel(scheduler.address) as channel:
+        stub = TaskHubSidecarServiceStub(channel)
+        start = pb.CreateInstanceRequest(name="x", instanceId="one")
+        found = pb.GetInstanceRequest(instanceId="one")
+        removals = (
+            (stub.CreateTaskHub, pb.CreateTaskHubRequest(recreateIfExists=True)),
+            (stub.DeleteTaskHub, pb.DeleteTaskHubRequest()),
+        )
+        for remove, request in removals:
+            await stub.StartInstance(start)
+            assert (await stub.GetInstance(found)).exists
+            await remove(request)
+            assert not (await stub.GetInstance(found)).exists

@@ -16,3 +16,6 @@ class AppWorker(Worker):
         self.run_episode = EpisodeRunner(app).run
         self.run_activity = ActivityCall(app).run
         self.run_operations = EntityFunctions(app).run
+
+    def interrupt(self, instance_id: str) -> None:
+        """Do nothing: an orchestrator does not wait."""

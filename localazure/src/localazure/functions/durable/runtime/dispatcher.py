@@ -61,6 +61,7 @@ class Dispatcher:
         worker: runs the code.
 
     Attributes:
+        mail: the messages that wait.
         completion_waiters: tasks that wait until an instance's status has changed.
         activities: the activities that this host runs.
     """
@@ -126,6 +127,8 @@ class Dispatcher:
         """Deliver a message that is durable, or whose timer or activity is durable."""
         self.mail.put(message)
         self.wake(message.target)
+        if message.event["EventType"] == EventType.EXECUTION_TERMINATED:
+            self._worker.interrupt(message.target)
 
     def wake(self, target: str) -> None:
         """Request a run of an instance or entity."""

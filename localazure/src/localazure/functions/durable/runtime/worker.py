@@ -37,7 +37,11 @@ class Worker(Protocol):
     """
 
     async def run_episode(self, live: CachedInstance, events: list[Event]) -> Effects | None:
-        """Run the next episode with the events of new messages; None: not on this host."""
+        """Run the next episode with the events of new messages; None: not here, or not now."""
+        ...
+
+    def interrupt(self, instance_id: str) -> None:
+        """End the episode of an instance that is terminated, if it can; it returns None then."""
         ...
 
     async def run_activity(self, activity: Activity) -> Event | Activity:
