@@ -33,9 +33,9 @@ _OPTIONS: Final = [
     ("grpc.max_receive_message_length", _MOST_BYTES),
     ("grpc.max_send_message_length", _MOST_BYTES),
     ("grpc.so_reuseport", 0),  # a second scheduler on the port must fail
-    # A worker that hangs, or whose machine is gone, loses its items after these two.
+    # A worker that does not answer a ping in time has lost its items.
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
 ]

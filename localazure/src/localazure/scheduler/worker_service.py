@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import durabletask.internal.orchestrator_service_pb2 as pb
+from google.protobuf.message import Message
 
 from localazure.scheduler.calls import HasHubs, Write, streaming, unary
 from localazure.scheduler.hubs import Hub
 
 # A worker of the Python SDK takes a stream for dead after 120 s without a message.
 PING_SECONDS: Final = 30.0
+
+
+def _abandon(response: type[Message]) -> Any:
+    """A method that takes back a work item, such as one of a version that the worker lacks."""
+
+    @unary
+    async def call(_self: HasHubs, request: Any, hub: Hub) -> Message:
+        hub.items.abandon(request.completionToken)
+        return response()
+
+    return call
 
 
 class WorkerService(HasHubs):
@@ -32,49 +44,15 @@ class WorkerService(HasHubs):
             hub.items.disconnect(worker)
 
     @unary
-    async def CompleteOrchestratorTask(
-        self, request: pb.OrchestratorResponse, hub: Hub
-    ) -> pb.CompleteTaskResponse:
-        """Take the actions of an orchestrator."""
-        hub.items.complete(request.completionToken, request, is_partial=request.isPartial)
+    async def CompleteOrchestratorTask(self, request: Any, hub: Hub) -> pb.CompleteTaskResponse:
+        """Take the result of a work item. That of an orchestrator may come in parts."""
+        is_partial = isinstance(request, pb.OrchestratorResponse) and request.isPartial
+        hub.items.complete(request.completionToken, request, is_partial=is_partial)
         return pb.CompleteTaskResponse()
 
-    @unary
-    async def CompleteActivityTask(
-        self, request: pb.ActivityResponse, hub: Hub
-    ) -> pb.CompleteTaskResponse:
-        """Take the result of an activity."""
-        hub.items.complete(request.completionToken, request)
-        return pb.CompleteTaskResponse()
+    CompleteActivityTask = CompleteOrchestratorTask
+    CompleteEntityTask = CompleteOrchestratorTask
 
-    @unary
-    async def CompleteEntityTask(
-        self, request: pb.EntityBatchResult, hub: Hub
-    ) -> pb.CompleteTaskResponse:
-        """Take the results of operations."""
-        hub.items.complete(request.completionToken, request)
-        return pb.CompleteTaskResponse()
-
-    @unary
-    async def AbandonTaskOrchestratorWorkItem(
-        self, request: pb.AbandonOrchestrationTaskRequest, hub: Hub
-    ) -> pb.AbandonOrchestrationTaskResponse:
-        """Take back an orchestrator, such as one of a version that the worker does not have."""
-        hub.items.abandon(request.completionToken)
-        return pb.AbandonOrchestrationTaskResponse()
-
-    @unary
-    async def AbandonTaskActivityWorkItem(
-        self, request: pb.AbandonActivityTaskRequest, hub: Hub
-    ) -> pb.AbandonActivityTaskResponse:
-        """Take back an activity."""
-        hub.items.abandon(request.completionToken)
-        return pb.AbandonActivityTaskResponse()
-
-    @unary
-    async def AbandonTaskEntityWorkItem(
-        self, request: pb.AbandonEntityTaskRequest, hub: Hub
-    ) -> pb.AbandonEntityTaskResponse:
-        """Take back operations of an entity."""
-        hub.items.abandon(request.completionToken)
-        return pb.AbandonEntityTaskResponse()
+    AbandonTaskOrchestratorWorkItem = _abandon(pb.AbandonOrchestrationTaskResponse)
+    AbandonTaskActivityWorkItem = _abandon(pb.AbandonActivityTaskResponse)
+    AbandonTaskEntityWorkItem = _abandon(pb.AbandonEntityTaskResponse)
