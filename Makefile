@@ -12,7 +12,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-storage conformance-worker examples rehearse docs-commands constraints clean
+.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-scheduler conformance-storage conformance-worker examples rehearse docs-commands constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -132,6 +132,12 @@ conformance-data: setup
 conformance-storage: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.storage \
 	    $(if $(AZURITE_SOURCE),--source $(abspath $(AZURITE_SOURCE))) $(if $(ONLY),--only '$(ONLY)') $(SUITES)
+
+# Microsoft's end-to-end tests of the Durable Task SDK with `localazure scheduler`, from a checkout of
+# microsoft/durabletask-python: make conformance-scheduler SOURCES=../durabletask-python ONLY=rewind.
+conformance-scheduler: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.scheduler $(abspath $(SOURCES)) \
+	    $(if $(ONLY),-k '$(ONLY)')
 
 # Our Functions worker and Microsoft's, on one corpus of apps. ONLY='FastAPI*' for some, WRITE=1 for the page.
 WORKER_PYTHON ?= python3.13

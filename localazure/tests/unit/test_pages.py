@@ -16,6 +16,7 @@ SERVICES = (
     "durable-engine.md",
     "functions-host.md",
     "machine-learning.md",
+    "scheduler.md",
     "servicebus.md",
     "storage-and-event-grid.md",
 )

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 
+from localazure.errors import StartError
 from localazure.functions.durable.api.parameters import BadRequest
 from localazure.functions.durable.engine.instance_id import InvalidInstanceId
 from localazure.functions.durable.runtime.payloads import PayloadTooLarge
@@ -33,6 +34,7 @@ _STATUSES: Final[dict[type[Exception], tuple[grpc.StatusCode, str]]] = {
     InvalidHubName: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
     PayloadTooLarge: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
     BadRequest: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
+    StartError: (grpc.StatusCode.FAILED_PRECONDITION, "{}"),  # of the task hub's file
 }
 
 Request = TypeVar("Request")
@@ -87,5 +89,5 @@ def streaming(
 
 
 async def _abort(context: Context, error: Exception) -> None:
-    code, text = _STATUSES[type(error)]
+    code, text = next(found for kind, found in _STATUSES.items() if isinstance(error, kind))
     await context.abort(code, text.format(str(error)))

@@ -24,20 +24,26 @@ from localazure.scheduler import history_messages
 
 _OPERATIONS: Final = (EventType.ENTITY_OPERATION_CALLED, EventType.ENTITY_OPERATION_SIGNALED)
 
+# The SDKs' clients refuse messages over 4 MB unless they are told otherwise.
+MOST_CHARACTERS: Final = 1024 * 1024
+
 Sent = tuple[str, Event, str | None]
 
 
 def next_batch(entity: Entity, messages: Sequence[Message]) -> list[Message]:
     """Return the operations that may run together, or a single lock message, or nothing."""
     batch: list[Message] = []
+    left_characters = MOST_CHARACTERS
     for message in messages:
         event = message.event
         if entity.locked_by is not None and event.get("ParentInstanceId") != entity.locked_by:
             continue
-        if is_operation(message):
-            batch.append(message)
-        else:
+        if not is_operation(message):
             return batch or [message]
+        left_characters -= len(event["Input"] or "")
+        if batch and left_characters < 0:
+            return batch
+        batch.append(message)
     return batch
 
 

@@ -66,6 +66,7 @@ class Hub:
 
     async def close(self) -> None:
         """Close it. Work that has not ended continues when the hub is opened again."""
+        self.items.close()
         await self.dispatcher.stop(0)
         self.store.close()
 

@@ -51,13 +51,13 @@ class ConnectedWorker:
         request: its limits and filters.
 
     Attributes:
-        outbox: the items on their way to it.
+        outbox: the items on their way to it; None: the task hub is closed.
         items: the items that it has, by their tokens.
         declined: what it has abandoned, such as versions that it does not have.
     """
 
     def __init__(self, request: pb.GetWorkItemsRequest) -> None:
-        self.outbox = asyncio.Queue[pb.WorkItem]()
+        self.outbox = asyncio.Queue[pb.WorkItem | None]()
         self.items: dict[str, _Item] = {}
         self.declined: set[Key] = set()
         self._limits = {
@@ -140,6 +140,11 @@ class WorkItems:
         self._workers.append(worker)
         self._dispatch()
         return worker
+
+    def close(self) -> None:
+        """End the streams of all workers, which may come back to a task hub of the same name."""
+        for worker in self._workers:
+            worker.outbox.put_nowait(None)
 
     def disconnect(self, worker: ConnectedWorker) -> None:
         """Remove a worker; others get its items, before all that wait."""

@@ -13,6 +13,7 @@ from localazure.scheduler.hubs import Hub
 
 # A worker of the Python SDK takes a stream for dead after 120 s without a message.
 PING_SECONDS: Final = 30.0
+_PING: Final = pb.WorkItem(healthPing=pb.HealthPing())
 
 
 def _abandon(response: type[Message]) -> Any:
@@ -33,13 +34,14 @@ class WorkerService(HasHubs):
     async def GetWorkItems(self, request: pb.GetWorkItemsRequest, hub: Hub, write: Write) -> None:
         """Send work items until the worker leaves."""
         worker = hub.items.connect(request)
+        item: pb.WorkItem | None = _PING
         try:
-            while True:
+            while item is not None:
+                await write(item)
                 try:
                     item = await asyncio.wait_for(worker.outbox.get(), PING_SECONDS)
                 except TimeoutError:
-                    item = pb.WorkItem(healthPing=pb.HealthPing())
-                await write(item)
+                    item = _PING
         finally:
             hub.items.disconnect(worker)
 

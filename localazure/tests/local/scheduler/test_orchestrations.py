@@ -27,6 +27,7 @@ from durabletask.worker import (
 
 from harness.scheduler import QUIET, Scheduler, scheduling, working
 from harness.waiting import eventually
+from localazure import limits
 
 Context = task.OrchestrationContext
 ANY_ID = pb.OrchestrationIdReusePolicy(
@@ -229,6 +230,31 @@ async def test_ids_pages_and_restarts(scheduler: Scheduler) -> None:
     assert gone.deleted_instance_count == 6
 
 
+def writing(ctx: Context, size: int) -> Any:
+    return (yield ctx.call_activity(write, input=size))
+
+
+def write(_: Any, size: int) -> str:
+    return size * "x"
+
+
+async def test_a_payload_over_1_mb_is_refused(scheduler: Scheduler) -> None:
+    most = limits.DURABLE_SCHEDULER_PAYLOAD.value - len('""')
+    async with working(scheduler.address, writing, write):
+        with pytest.raises(grpc.aio.AioRpcError, match="INVALID_ARGUMENT"):
+            await scheduler.client.schedule_new_orchestration(
+                "writing", input=write(None, most + 1)
+            )
+        fits, too_long = [
+            await scheduler.client.schedule_new_orchestration(writing, input=size)
+            for size in (most, most + 1)
+        ]
+        assert len(await scheduler.output(fits)) == most
+        failure = (await scheduler.ended(too_long)).failure_details
+        assert failure is not None
+        assert "the result of activity 'write'" in failure.message
+
+
 async def test_a_version_goes_to_the_worker_that_has_it(scheduler: Scheduler) -> None:
     def versioned(version: str) -> Any:
         options = VersioningOptions(
@@ -292,7 +318,10 @@ async def test_task_hubs_are_apart(scheduler: Scheduler) -> None:
 
 
 async def test_a_task_hub_is_emptied_and_deleted(scheduler: Scheduler) -> None:
-    async with grpc.aio.insecure_channel(scheduler.address) as channel:
+    async with (
+        working(scheduler.address, child, double),
+        grpc.aio.insecure_channel(scheduler.address) as channel,
+    ):
         stub = TaskHubSidecarServiceStub(channel)
         start = pb.CreateInstanceRequest(name="x", instanceId="one")
         found = pb.GetInstanceRequest(instanceId="one")
@@ -305,3 +334,5 @@ async def test_a_task_hub_is_emptied_and_deleted(scheduler: Scheduler) -> None:
             assert (await stub.GetInstance(found)).exists
             await remove(request)
             assert not (await stub.GetInstance(found)).exists
+        instance_id = await scheduler.client.schedule_new_orchestration(child, input=1)
+        assert await scheduler.output(instance_id) == [instance_id, 2]  # the worker is back

@@ -26,11 +26,12 @@ def call(parent: str) -> Message:
         parent,
         Operation="get",
         RequestId=f"of {parent}",
+        Input=None,
         ParentExecutionId="x",
     )
 
 
-SIGNAL = message(EventType.ENTITY_OPERATION_SIGNALED, Operation="add", RequestId="s")
+SIGNAL = message(EventType.ENTITY_OPERATION_SIGNALED, Operation="add", RequestId="s", Input=None)
 UNLOCK = message(EventType.ENTITY_UNLOCK_SENT, "holder", CriticalSectionId="c")
 
 
@@ -49,6 +50,13 @@ def test_operations_run_together_up_to_a_lock() -> None:
     waiting = [before, SIGNAL, request(0), after]
     assert next_batch(FREE, waiting) == [before, SIGNAL]
     assert next_batch(FREE, waiting[2:]) == waiting[2:3]
+
+
+def test_large_inputs_run_in_several_batches() -> None:
+    large = message(
+        EventType.ENTITY_OPERATION_SIGNALED, Operation="add", RequestId="l", Input=600_000 * "x"
+    )
+    assert next_batch(FREE, [SIGNAL, large, large]) == [SIGNAL, large]
 
 
 def test_a_locked_entity_runs_only_operations_of_the_holder() -> None:

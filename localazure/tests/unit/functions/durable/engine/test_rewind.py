@@ -54,6 +54,7 @@ def test_a_sub_orchestration_is_rewound_itself() -> None:
     failure = history.sub_orchestration_failed(AT, 0, reason="no", details="")
     rewound = rewind([created, failure, END])
     assert (rewound.events, rewound.open_steps) == ([created], [created])
+    assert rewind([created, failure, END], lambda child: child == "c").events == []
 
 
 def test_open_steps_are_those_without_an_end() -> None:
