@@ -76,13 +76,13 @@ async def test_nothing_stays_in_memory(tmp_path: Path, monkeypatch: pytest.Monke
         assert isinstance(activities, ActivityRunner)
         queues = [
             dispatcher._orchestrations,
-            dispatcher._entity_queue,
+            dispatcher._entities.queue,
             activities._queue,
         ]
         await eventually(lambda: not any(queue._running for queue in queues))
         for queue in queues:
             assert not any((queue._ready, queue._queued, queue._again, queue._later))
-        assert not dispatcher._mail._waiting
+        assert not dispatcher.mail._waiting
         assert not activities._scheduled
         assert not activities._ended
         assert len(dispatcher._timers) == 0

@@ -209,6 +209,7 @@ class Dispatcher:
             return  # the reload wakes the instance
         live = self._live.load(instance_id) if self._store.owns(instance_id) else None
         if live is None:
+            self.activities.settle(self.mail.of(instance_id))  # nobody awaits their results
             self.mail.clear(instance_id)
             return
         if not live.instance.started and self._starts_later(live.instance.execution):

@@ -1,0 +1,98 @@
+"""A task hub, with a worker that answers as no SDK does."""
+
+# The test looks into the memory of the engine.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import durabletask.internal.orchestrator_service_pb2 as pb
+import pytest
+from google.protobuf.wrappers_pb2 import StringValue
+
+from harness.waiting import eventually
+from localazure.functions.durable.engine.instance import Status
+from localazure.functions.durable.runtime.activities import ActivityRunner
+from localazure.scheduler.hubs import Hub
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncGenerator[Hub]:
+    hub = Hub(tmp_path / "hub.db")
+    yield hub
+    await hub.close()
+
+
+def schedule(event_id: int) -> pb.OrchestratorAction:
+    return pb.OrchestratorAction(id=event_id, scheduleTask=pb.ScheduleTaskAction(name="run"))
+
+
+def complete(**fields: Any) -> pb.OrchestratorAction:
+    return pb.OrchestratorAction(
+        id=9, completeOrchestration=pb.CompleteOrchestrationAction(**fields)
+    )
+
+
+DONE = complete(
+    orchestrationStatus=pb.ORCHESTRATION_STATUS_COMPLETED, result=StringValue(value="1")
+)
+
+
+async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) -> None:
+    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    instance_id = await hub.tasks.start("orchestrator")
+    episode = await worker.outbox.get()
+    assert episode is not None
+    for answer in (
+        pb.OrchestratorResponse(actions=[schedule(1)], isPartial=True),
+        pb.OrchestratorResponse(actions=[schedule(2), DONE]),
+    ):
+        hub.items.complete(episode.completionToken, answer, is_partial=answer.isPartial)
+    instance = await hub.tasks.reached(instance_id)
+    assert (instance.status, instance.output) == (Status.COMPLETED, "1")
+    for task_id in (1, 2):
+        item = await worker.outbox.get()
+        assert item is not None
+        assert item.activityRequest.taskId == task_id
+        hub.items.complete(item.completionToken, pb.ActivityResponse())
+    activities = hub.dispatcher.activities
+    assert isinstance(activities, ActivityRunner)
+    await eventually(lambda: not activities._scheduled and not activities._ended)
+    await eventually(lambda: not hub.dispatcher.mail.targets())
+    assert not hub.items._given
+    assert not hub.items._waiting
+    assert not worker.items
+
+
+async def test_an_action_that_is_not_known_fails_the_orchestration(hub: Hub) -> None:
+    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    instance_id = await hub.tasks.start("orchestrator")
+    episode = await worker.outbox.get()
+    assert episode is not None
+    action = pb.OrchestratorAction(terminateOrchestration=pb.TerminateOrchestrationAction())
+    hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
+    instance = await hub.tasks.reached(instance_id)
+    assert instance.status is Status.FAILED
+    assert "no action terminateOrchestration" in str(instance.output)
+
+
+async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_version(
+    hub: Hub,
+) -> None:
+    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    instance_id = await hub.tasks.start("orchestrator", opening_json='{"Tags": {"a": "b"}}')
+    again = complete(
+        orchestrationStatus=pb.ORCHESTRATION_STATUS_CONTINUED_AS_NEW,
+        newVersion=StringValue(value="2"),
+    )
+    for action in (again, DONE):
+        episode = await worker.outbox.get()
+        assert episode is not None
+        start = episode.orchestratorRequest.newEvents[1].executionStarted
+        assert start.tags == {"a": "b"}
+        assert start.version.value == ("" if action is again else "2")
+        hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
+    assert (await hub.tasks.reached(instance_id)).execution.version == "2"
