@@ -15,7 +15,7 @@ from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Execution, Status
 from localazure.scheduler import history_messages
-from localazure.scheduler.history_messages import from_fields, status_of
+from localazure.scheduler.history_messages import from_fields, status_of, value
 
 _STEPS: Final = {
     "scheduleTask": EventType.TASK_SCHEDULED,
@@ -84,7 +84,7 @@ def _step(execution: Execution, at: str, action: pb.OrchestratorAction) -> Event
     if kind == "sendEvent":
         target = fields.instance.instanceId
         step = history.event_sent(at, action.id, target=target, input_json="")
-        return {**step, "Name": fields.name, "Input": _text(fields, "data")}
+        return {**step, "Name": fields.name, "Input": value(fields, "data")}
     others: dict[str, Any] = {}
     if kind == "sendEntityMessage":
         kind = fields.WhichOneof("EntityMessageType")
@@ -110,8 +110,8 @@ def _continued_as_new(
         events=[],
         status=Status.RUNNING,
         steps=steps,
-        next_input=_text(end, "result") or "null",
-        next_version=_text(end, "newVersion"),
+        next_input=value(end, "result") or "null",
+        next_version=value(end, "newVersion"),
         next_opening_json=json.dumps(opening),
     )
 
@@ -123,7 +123,7 @@ def _ended(
     steps: list[Event],
 ) -> Effects:
     at: str = events[0]["Timestamp"]
-    result, parent = _text(end, "result"), execution.parent
+    result, parent = value(end, "result"), execution.parent
     status = status_of(end.orchestrationStatus) or Status.COMPLETED
     return Effects(
         events=[
@@ -149,7 +149,3 @@ def fail(
             event["FailureDetails"] = failure
     text = f"Orchestrator '{execution.name}' failed: {message}"
     return replace(effects, output=json.dumps(failure), failure=text)
-
-
-def _text(message: Any, field: str) -> str | None:
-    return getattr(message, field).value if message.HasField(field) else None

@@ -22,7 +22,7 @@ from localazure.functions.durable.store.records import (
 )
 from localazure.scheduler import history_messages, state_messages
 from localazure.scheduler.calls import HasHubs, Write, streaming, unary
-from localazure.scheduler.history_messages import text
+from localazure.scheduler.history_messages import text, value
 from localazure.scheduler.hubs import Hub
 from localazure.scheduler.state_messages import moment, orchestration_state
 
@@ -92,9 +92,8 @@ class ClientService(HasHubs):
     @unary
     async def RaiseEvent(self, request: pb.RaiseEventRequest, hub: Hub) -> pb.RaiseEventResponse:
         """Send an event. One that has finished ignores it."""
-        value = request.input.value if request.HasField("input") else None
         with contextlib.suppress(InstanceFinished):
-            await hub.tasks.raise_event(request.instanceId, request.name, value)
+            await hub.tasks.raise_event(request.instanceId, request.name, value(request, "input"))
         return pb.RaiseEventResponse()
 
     @unary
@@ -102,9 +101,9 @@ class ClientService(HasHubs):
         self, request: pb.TerminateRequest, hub: Hub
     ) -> pb.TerminateResponse:
         """End an orchestration, and its sub-orchestrations if asked to."""
-        event = history.execution_terminated(hub.app.now(), request.output.value)
-        event["Input"] = request.output.value if request.HasField("output") else None
-        await _control(hub, request.instanceId, {**event, "Recurse": request.recursive})
+        event = history.execution_terminated(hub.app.now(), "")
+        changes = {"Input": value(request, "output"), "Recurse": request.recursive}
+        await _control(hub, request.instanceId, event | changes)
         return pb.TerminateResponse()
 
     @unary

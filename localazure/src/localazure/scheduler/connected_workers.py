@@ -73,7 +73,7 @@ class ConnectedWorkers(Worker):
             execution,
             arrived,
             [action for answer in answers for action in answer.actions],
-            last.customStatus.value if last.HasField("customStatus") else None,
+            history_messages.value(last, "customStatus"),
         )
         try:
             check_payloads(self._app.payloads, execution, effects)
@@ -123,7 +123,7 @@ class ConnectedWorkers(Worker):
         at = self._app.now()
         if answer.HasField("failureDetails"):
             return _failed(activity, at, MessageToDict(answer.failureDetails))
-        result = answer.result.value if answer.HasField("result") else None
+        result = history_messages.value(answer, "result")
         try:
             self._app.payloads.check(f"the result of activity '{activity.name}'", result)
         except PayloadTooLarge as error:

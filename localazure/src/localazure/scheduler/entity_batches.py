@@ -105,7 +105,7 @@ def conclude(
     ]
     if failure is not None:
         return EntityEffects(entity=entity, consumed=batch, messages=sent)
-    state = result.entityState.value if result.HasField("entityState") else None
+    state = history_messages.value(result, "entityState")
     return EntityEffects(
         entity=replace(entity, state_json=state, updated_at=at),
         consumed=batch,
@@ -122,7 +122,7 @@ def _answer(
     call: Event, result: pb.OperationResult, failure: dict[str, Any] | None, at: datetime
 ) -> Sent:
     if failure is None and result.HasField("success"):
-        output = result.success.result.value if result.success.HasField("result") else None
+        output = history_messages.value(result.success, "result")
         event = _event(
             EventType.ENTITY_OPERATION_COMPLETED, at, RequestId=call["RequestId"], Output=output
         )

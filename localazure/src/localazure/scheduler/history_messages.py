@@ -107,9 +107,14 @@ def status_of(number: int) -> Status | None:
     return Status(name) if name in list(Status) else None
 
 
-def text(value: str | None) -> StringValue | None:
+def text(given: str | None) -> StringValue | None:
     """Convert a text."""
-    return None if value is None else StringValue(value=value)
+    return None if given is None else StringValue(value=given)
+
+
+def value(message: Message, field: str) -> str | None:
+    """The text in a field; None where it has none."""
+    return getattr(message, field).value if message.HasField(field) else None
 
 
 def timestamp(moment: datetime) -> Timestamp:

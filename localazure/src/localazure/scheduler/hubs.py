@@ -53,6 +53,7 @@ class Hub:
     Attributes:
         items: passes work to the workers that are connected to it.
         tasks: the operations of clients.
+        app: its clock and limits.
     """
 
     def __init__(self, path: Path) -> None:
