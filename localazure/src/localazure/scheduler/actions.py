@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import durabletask.internal.orchestrator_service_pb2 as pb
-from google.protobuf.json_format import MessageToDict
 
 from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.episode import Effects
@@ -72,7 +71,7 @@ def conclude(
     elif end.orchestrationStatus == pb.ORCHESTRATION_STATUS_CONTINUED_AS_NEW:
         effects = _continued_as_new(execution, end, steps)
     elif end.orchestrationStatus == pb.ORCHESTRATION_STATUS_FAILED:
-        effects = fail(execution, events, MessageToDict(end.failureDetails), steps)
+        effects = fail(execution, events, history_messages.failure(end.failureDetails), steps)
     else:
         effects = _ended(execution, events, end, steps)
     return replace(effects, custom_status=custom_status)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import durabletask.internal.orchestrator_service_pb2 as pb
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 
 from localazure.functions import logs
 from localazure.functions.durable.engine import episode, history
@@ -122,7 +122,7 @@ class ConnectedWorkers(Worker):
         answer = answers[-1]
         at = self._app.now()
         if answer.HasField("failureDetails"):
-            return _failed(activity, at, MessageToDict(answer.failureDetails))
+            return _failed(activity, at, history_messages.failure(answer.failureDetails))
         result = history_messages.value(answer, "result")
         try:
             self._app.payloads.check(f"the result of activity '{activity.name}'", result)

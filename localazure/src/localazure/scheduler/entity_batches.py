@@ -95,7 +95,9 @@ def conclude(
 
     If the whole batch failed, the state is unchanged.
     """
-    failure = MessageToDict(result.failureDetails) if result.HasField("failureDetails") else None
+    failure = None
+    if result.HasField("failureDetails"):
+        failure = history_messages.failure(result.failureDetails)
     missing = pb.OperationResult()
     results = [*result.results, *[missing] * (len(batch) - len(result.results))]
     sent = [
@@ -127,7 +129,7 @@ def _answer(
             EventType.ENTITY_OPERATION_COMPLETED, at, RequestId=call["RequestId"], Output=output
         )
     else:
-        details = failure or MessageToDict(result.failure.failureDetails)
+        details = failure or history_messages.failure(result.failure.failureDetails)
         event = _event(
             EventType.ENTITY_OPERATION_FAILED,
             at,

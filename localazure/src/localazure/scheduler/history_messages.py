@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import durabletask.internal.orchestrator_service_pb2 as pb
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict, SerializeToJsonError
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.wrappers_pb2 import StringValue
@@ -89,6 +89,18 @@ def _translated(kind: EventType, event: Event) -> dict[str, Any]:
             return {"reason": event["Data"].removeprefix("Rewind: ")}
         case _:
             return {}
+
+
+def failure(details: pb.TaskFailureDetails) -> dict[str, Any]:
+    """Convert the failure details of a worker to JSON, which has no numbers such as NaN."""
+    try:
+        return MessageToDict(details)
+    except SerializeToJsonError:
+        return {
+            "errorType": details.errorType,
+            "errorMessage": details.errorMessage,
+            "stackTrace": details.stackTrace.value,
+        }
 
 
 def failure_of(message: str) -> dict[str, Any]:

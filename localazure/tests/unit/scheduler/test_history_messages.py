@@ -14,7 +14,7 @@ from harness.durable_records import AT, an_execution
 from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Parent
-from localazure.scheduler.history_messages import from_fields, to_event, to_message
+from localazure.scheduler.history_messages import failure, from_fields, to_event, to_message
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1)
 optional = st.none() | texts
@@ -102,6 +102,16 @@ def test_every_event_of_the_engine_has_a_message() -> None:
         },
         {"orchestratorCompleted": {}},
     ]
+
+
+def test_a_property_that_is_no_json_is_left_out_with_the_others() -> None:
+    details = pb.TaskFailureDetails(errorType="E", errorMessage="m")
+    details.properties["n"].number_value = 1.0
+    assert failure(details)["properties"] == {"n": 1.0}
+    details.properties["n"].number_value = float("nan")
+    found = failure(details)
+    assert (found["errorType"], found["errorMessage"]) == ("E", "m")
+    assert "properties" not in found
 
 
 @pytest.mark.parametrize("position", [0, 1])
