@@ -17,7 +17,7 @@ from handlers.platform import record_store, tags
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import is_refusal, reason
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.workspace_files import WORKSPACES_FILE, load_destinations
+from handlers.platform.configuration.pipeline_files import WORKSPACES_FILE, load_destinations
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.platform.settings import Settings
