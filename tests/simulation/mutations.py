@@ -15,7 +15,7 @@ from unittest import mock
 
 from handlers.landing import comparing, copies, dataset_claims, freezing, holding, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
-from handlers.operate import job_state_changed, redrive, redrive_changes
+from handlers.operate import job_events, redrive, redrive_changes
 from handlers.operate.api import approvals as approvals_of_api
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
@@ -301,9 +301,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "copies are of what is there now": lambda: mock.patch.object(
         copies, "_as_listed", _unconditional
     ),
-    "foreign job events are dropped": lambda: mock.patch.object(job_state_changed, "keep_rejected"),
+    "foreign job events are dropped": lambda: mock.patch.object(job_events, "keep_rejected"),
     "late job events wake runs that have ended": lambda: mock.patch.object(
-        job_state_changed, "_wake", _wake_blindly
+        job_events, "_wake", _wake_blindly
     ),
     "nodes are given back while the job lives": lambda: mock.patch.object(
         admission, "find_job_state", return_value=None

@@ -26,7 +26,7 @@ from handlers.platform import settings
 from handlers.platform import activity_adapter
 from handlers.operate.api import explain
 from handlers.operate.api import run_requests
-from handlers.training import job_events
+from handlers.operate import job_events
 from handlers.operate.reconciliation import reconciliation
 off = clients.Clients(settings.Settings({}))
 of_clients = loaded(
