@@ -56,8 +56,8 @@ from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import approving, decisions
 from orchestrations.rollout import rollout as rollout_module
-from orchestrations.training import check_stages, reproducing, retraining, run_progress
 from orchestrations.training import comparing as comparing_models
+from orchestrations.training import concluding, retraining, run_progress
 from orchestrations.training.room import Reasons, Room
 from tests.simulation.world import PIPELINES_FOLDER
 
@@ -97,7 +97,7 @@ def _both(first: Mutation, second: Mutation) -> Generator[None]:
 
 
 def _pass_any(run: Any, _job: Any, _results: Any) -> Generator[Any, Any, bool]:
-    return (yield from check_stages.pass_check(run, PASSED))
+    return (yield from concluding.pass_check(run, PASSED))
 
 
 def _nothing(_clients: Clients, _request: Any) -> Done:
@@ -364,13 +364,13 @@ MUTATIONS: Mapping[str, Mutation] = {
         comparing, "too_little", return_value=None
     ),
     "a failed data check is a warning": lambda: mock.patch.object(
-        retraining, "conclude_check", _pass_any
+        concluding, "_conclude_check", _pass_any
     ),
     "a failed data check holds nothing": lambda: mock.patch.object(
-        check_stages, "_hold", return_value=()
+        concluding, "_hold", return_value=()
     ),
     "a champion has always lost": lambda: mock.patch.object(
-        check_stages, "judge_champion", return_value=PASSED
+        concluding, "judge_champion", return_value=PASSED
     ),
     "slices are not looked at": lambda: mock.patch.object(
         comparing_models, "_changes", return_value=()
@@ -431,7 +431,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         ActivityRequest, "PAUSES_SECONDS", (5.0, 15.0)
     ),
     "every reproduction is equal": lambda: mock.patch.object(
-        reproducing, "judge_reproduction", _equal
+        concluding, "judge_reproduction", _equal
     ),
     "reproductions are compared with the champion of today": lambda: mock.patch.object(
         jobs, "champion_of", _champion_of_today
