@@ -23,17 +23,20 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from orchestrations.configuration.checks import Bounds, Checks, CheckStage, MinimumChange
-from orchestrations.configuration.parameters import Value
+from orchestrations.configuration.parameters import Value, problem_with, with_defaults
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import (
     MEND_OR_RELEASE,
     BatchComparison,
     ClaimDataset,
     HoldReason,
+    LandingRequest,
 )
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.errors import InvalidPipeline
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
 DATA_CHANGED_LIMIT = 2
@@ -210,6 +213,39 @@ def checks_before_training(
     is_scored = not has_reason and share is not None and 0 < share <= allowed
     stages = {"data-check": True, "champion-check": is_scored, "training": False}
     return tuple(stage for stage in pipeline.jobs if stages[stage] and stage != "training")
+
+
+def first_attempt(
+    asked: LandingRequest,
+    dataset: Dataset,
+    configuration: Configuration,
+    comparison: BatchComparison,
+    *,
+    traceparent: str | None,
+) -> RunRequest:
+    """The first attempt at training on a batch.
+
+    Raises:
+        InvalidPipeline: the configuration does not take the request's parameters any more.
+    """
+    declared, given = configuration.pipeline.parameters, asked.parameters
+    problem = problem_with(declared, given)
+    if problem is not None:
+        raise InvalidPipeline(f"the request's parameter {problem[0]}: {problem[1]}")
+    checks = checks_before_training(comparison, configuration.pipeline, has_reason=asked.has_reason)
+    return RunRequest(
+        pipeline=configuration.pipeline,
+        dataset=dataset,
+        attempt=1,
+        receiver=asked.receiver,
+        configuration=configuration.hash,
+        reason=asked.reason,
+        parameters=with_defaults(declared, given),
+        checks=checks,
+        base=comparison.base if checks else None,
+        difference=comparison.difference,
+        traceparent=traceparent,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
