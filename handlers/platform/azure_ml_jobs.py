@@ -7,17 +7,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, reason, refused_as_job_rejected
 from handlers.platform.clients import Clients
+from handlers.platform.configuration.azure_ml_files import SWEEP
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.training import CancelJob, DiagnoseJob, JobDiagnosis, JobState
 from orchestrations.errors import JobRejected, shorten
 from orchestrations.platform.waiting import ENDED
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Job as AzureMLJob
+
+# Azure ML's property of a sweep that has ended.
+BEST_TRIAL = "best_child_run_id"
 
 # JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no recent
 # heartbeat) is not terminal, although the SDK lists it as such, and a paused job waits for its
@@ -173,6 +180,25 @@ def parts_of(clients: Clients, job: str) -> dict[str, JobState]:
     # Not `jobs.list`: it gets the parent first, which Azure ML refuses for steps of pipelines.
     children = run_history(clients).get_run_children(job)
     return {str(each.name): job_state(each.status) for each in children}
+
+
+def find_trial(clients: Clients, name: str) -> str | None:
+    """The trial that represents a job, if it is a sweep."""
+    job = if_found(clients.ml.jobs.get, name)
+    return None if job is None else trial_of(clients, job)
+
+
+def trial_of(clients: Clients, job: AzureMLJob) -> str | None:
+    """The best trial of a sweep; if it has none, a failed trial, which may have the reason."""
+    if job.type != SWEEP:
+        return None
+    best = (job.properties or {}).get(BEST_TRIAL)
+    if best is not None:
+        return str(best)
+    for trial in clients.ml.jobs.list(parent_job_name=str(job.name)):
+        if trial.status == "Failed":
+            return str(trial.name)
+    return None
 
 
 def _failed_part(clients: Clients, job: str) -> str:

@@ -48,7 +48,7 @@ on.telemetry.send([span])
 telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 
 from handlers.training.job_outputs import read_results
-from handlers.training.results_folder import results_folder
+from orchestrations.names import results_folder
 from handlers.platform.run_records import read_bad_files, read_metrics
 from handlers.platform.run_records import request_cancel
 from orchestrations.contracts.training import ReadResults
