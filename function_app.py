@@ -105,7 +105,7 @@ async def on_job_events(
     events: Sequence[Delivered], starter: df.DurableOrchestrationClient
 ) -> None:
     """Wake the runs whose jobs have changed their state."""
-    from handlers.operate.job_state_changed import handle_job_events
+    from handlers.operate.job_events import handle_job_events
 
     await handle_job_events(clients, pipelines, starter, events, now=datetime.now(UTC))
 

@@ -155,6 +155,21 @@ def new_files_folder(manifest_path: str, base: str) -> str:
     return f"{manifest_path}/new-since-{base}"
 
 
+def results_folder(pipeline: str, run: str) -> str:
+    """The folder of a run's results in the workspace's default datastore."""
+    return f"landfall/{pipeline}/{run}/results/"
+
+
+def trial_folder(trial: str) -> str:
+    """The folder of a trial's results: Azure ML's default path of an output."""
+    return f"azureml/{trial}/results/"
+
+
+def judged_folder(pipeline: str, run: str, trial: str | None) -> str:
+    """The folder of the results that represent a run: its own, or those of a sweep's trial."""
+    return results_folder(pipeline, run) if trial is None else trial_folder(trial)
+
+
 def approval_id(subject: str, before: str) -> str:
     """The question about a run, a rollout or a promotion before a step; no id of one has a dot."""
     return f"{subject}.{before}"

@@ -18,7 +18,7 @@ from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import BatchComparison, CompareBatch, LastBatch
 from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.errors import InvalidPipeline
-from orchestrations.landing.checking import failed_checks, too_little
+from orchestrations.landing.decisions import failed_checks, too_little
 
 
 @activity

@@ -31,7 +31,6 @@ from orchestrations.errors import TransientError
 from orchestrations.names import alert_id
 
 FOLDER = "approvals/"
-_OPEN = "open"
 
 
 @activity
@@ -98,11 +97,8 @@ def list_questions(clients: Clients) -> Iterator[str]:
 
 def open_questions(clients: Clients) -> Iterator[Question]:
     """The questions without an answer; their time may be over."""
-    for blob in clients.records.list_blobs(name_starts_with=FOLDER, include=["metadata"]):
-        if _OPEN in (blob.metadata or {}):
-            question = read_question(clients, _name(str(blob.name)))
-            if question is not None and question.answer is None:
-                yield question
+    found = map(Question.from_dict, record_store.read_open(clients.records, FOLDER))
+    return (each for each in found if each.answer is None)
 
 
 def record_answer(clients: Clients, name: str, answer: Answer) -> Question:
@@ -163,7 +159,7 @@ def _read(clients: Clients, name: str) -> Question:
 
 
 def _listed(document: Any) -> Mapping[str, str]:
-    return {_OPEN: "true"} if document["answer"] is None else {}
+    return {record_store.OPEN: "true"} if document["answer"] is None else {}
 
 
 def _record(name: str) -> str:

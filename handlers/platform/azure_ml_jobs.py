@@ -1,24 +1,30 @@
-"""The state, end and failure of Azure ML's jobs; activities `cancel_job` and `diagnose_job`."""
+"""The state, end, failure and logs of Azure ML's jobs; activities `cancel_job`, `diagnose_job`."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
 
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, reason, refused_as_job_rejected
 from handlers.platform.clients import Clients
-from handlers.platform.job_logs import find_log, read_log
+from handlers.platform.configuration.azure_ml_files import SWEEP
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.training import CancelJob, DiagnoseJob, JobDiagnosis, JobState
 from orchestrations.errors import JobRejected, shorten
 from orchestrations.platform.waiting import ENDED
+
+if TYPE_CHECKING:
+    from azure.ai.ml.entities import Job as AzureMLJob
+
+# Azure ML's property of a sweep that has ended.
+BEST_TRIAL = "best_child_run_id"
 
 # JobStatus of https://learn.microsoft.com/rest/api/azureml/jobs/get. NotResponding (no recent
 # heartbeat) is not terminal, although the SDK lists it as such, and a paused job waits for its
@@ -45,6 +51,10 @@ logger = logging.getLogger("landfall")
 LOG_LIMIT_LINES = 12
 LOG_LINE_LIMIT_CHARACTERS = 160
 LOG_TAIL_BYTES = 16 * 1024
+LOG_TIMEOUT_SECONDS = 10
+# A job of several processes has a log for each; a job of one process has one.
+_LOG_OF_RANK = re.compile(r"user_logs/std_log_process_(\d+)\.txt$")
+_ONLY_LOG = "user_logs/std_log.txt"
 _RANK = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 # As in "rank 1 on node 0 exited with code 3" and "exited with status code 1".
 _EXIT_CODE = re.compile(r"\bexit(?:ed)?(?: with)?(?: status)? code:? (-?\d+)", re.IGNORECASE)
@@ -161,13 +171,42 @@ def last_lines(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(shorten(line, LOG_LINE_LIMIT_CHARACTERS) for line in kept[-LOG_LIMIT_LINES:])
 
 
+def parts_of(clients: Clients, job: str) -> dict[str, JobState]:
+    """The trials of a sweep or the steps of a pipeline, and their states; empty for a command job.
+
+    Raises:
+        azure.core.exceptions.AzureError: the run history cannot be read.
+    """
+    # Not `jobs.list`: it gets the parent first, which Azure ML refuses for steps of pipelines.
+    children = run_history(clients).get_run_children(job)
+    return {str(each.name): job_state(each.status) for each in children}
+
+
+def find_trial(clients: Clients, name: str) -> str | None:
+    """The trial that represents a job, if it is a sweep."""
+    job = if_found(clients.ml.jobs.get, name)
+    return None if job is None else trial_of(clients, job)
+
+
+def trial_of(clients: Clients, job: AzureMLJob) -> str | None:
+    """The best trial of a sweep; if it has none, a failed trial, which may have the reason."""
+    if job.type != SWEEP:
+        return None
+    best = (job.properties or {}).get(BEST_TRIAL)
+    if best is not None:
+        return str(best)
+    for trial in clients.ml.jobs.list(parent_job_name=str(job.name)):
+        if trial.status == "Failed":
+            return str(trial.name)
+    return None
+
+
 def _failed_part(clients: Clients, job: str) -> str:
     """The command job that failed: the job itself, or one of its trials or steps."""
-    # Not `jobs.list`: it gets the parent first, which Azure ML refuses for steps of pipelines.
     try:
-        for child in run_history(clients).get_run_children(job):
-            if child.status == "Failed":
-                return _failed_part(clients, str(child.name))
+        for name, state in parts_of(clients, job).items():
+            if state == "failed":
+                return _failed_part(clients, name)
     except AzureError as error:
         logger.warning("cannot read what failed in job %s: %s", job, reason(error))
     return job
@@ -195,3 +234,63 @@ def _read_end(url: str, job: str) -> Sequence[str]:
         logger.warning("cannot read the log of job %s: %s", job, type(error).__name__)
         return []
     return content.decode(errors="replace").splitlines()
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """A part of a log, and how many bytes the log has."""
+
+    content: bytes
+    start: int
+    """Its offset, in bytes."""
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The offset after it."""
+        return self.start + len(self.content)
+
+
+def find_log(names: Iterable[str], rank: int | None) -> str | None:
+    """The name of a rank's log; for an unknown rank, the only log or the log of rank 0."""
+    known = set(names)
+    by_rank = {int(found[1]): name for name in known if (found := _LOG_OF_RANK.search(name))}
+    return by_rank.get(rank or 0) or (_ONLY_LOG if _ONLY_LOG in known else None)
+
+
+def read_log(url: str, *, offset: int | None, limit_bytes: int) -> LogPart:
+    """Read a log from an offset on; without one, its end. A log that is shorter began again.
+
+    Raises:
+        AzureError: it cannot be read. The text may have the URL with a shared access signature.
+        ValueError: likewise.
+    """
+    from azure.storage.blob import BlobClient  # noqa: PLC0415 - see handlers.platform.clients
+
+    with BlobClient.from_blob_url(url, connection_timeout=LOG_TIMEOUT_SECONDS) as blob:
+        size = blob.get_blob_properties().size
+        start = max(size - limit_bytes, 0) if offset is None else offset if offset <= size else 0
+        length = min(size - start, limit_bytes)
+        content = blob.download_blob(offset=start, length=length).readall() if length else b""
+    return LogPart(content, start, size)
+
+
+def whole_lines(part: LogPart, *, has_ended: bool) -> LogPart:
+    """The part without a last line that is still being written.
+
+    Of a log that has ended, the last line is whole; so is a line that fills the part.
+    """
+    is_cut = part.end < part.size
+    if has_ended and not is_cut:
+        return part
+    end = max(part.content.rfind(b"\n"), part.content.rfind(b"\r")) + 1
+    if end == 0 and is_cut:
+        return part
+    return LogPart(part.content[:end], part.start, part.size)
+
+
+def lines_of(content: bytes) -> list[str]:
+    """The lines as a terminal shows them: where a program wrote over its line, what came last."""
+    text = content.decode(errors="replace").replace("\r\n", "\n").removesuffix("\n")
+    lines = text.split("\n") if content else []
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]

@@ -24,6 +24,8 @@ UPDATE_ROUNDS = 50
 Document = TypeVar("Document")
 _LATEST_MS = 9_999_999_999_999
 SHOWN_CHARACTERS = 100
+OPEN = "open"
+"""Metadata of a document; see `read_open`."""
 
 
 def read(records: ContainerClient, name: str) -> Any | None:
@@ -120,6 +122,15 @@ def read_all(records: ContainerClient, prefix: str) -> Iterator[Any]:
         document = read(records, name)
         if document is not None:  # deleted after the listing
             yield document
+
+
+def read_open(records: ContainerClient, folder: str) -> Iterator[Any]:
+    """Every document of a folder whose metadata says that what it is about has not ended."""
+    for blob in records.list_blobs(name_starts_with=folder, include=["metadata"]):
+        if OPEN in (blob.metadata or {}):
+            document = read(records, str(blob.name))
+            if document is not None:  # deleted after the listing
+                yield document
 
 
 def countdown(moment: datetime) -> str:

@@ -29,7 +29,7 @@ from handlers.platform.rollout_index import record_step
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.rollout.deployments import check_deployment
 from handlers.rollout.endpoint_claims import superseding_rollout
-from orchestrations.configuration.windows import SEARCHED
+from orchestrations.configuration.deploy import SEARCHED
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.rollouts import (
     AlertRolloutHeld,

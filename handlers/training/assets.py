@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 from handlers.platform import tags
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, refused_as_job_rejected
+from handlers.platform.azure_ml_jobs import trial_of
 from handlers.platform.clients import Clients
 from handlers.platform.run_records import end_cancellation, read_metrics, read_model_hash
 from handlers.platform.tags import all_versions, find_version, is_counted, reference_of, tags_of
-from handlers.training.results_folder import hash_of_model, judged_folder, trial_of
+from handlers.training.model_files import hash_of_model
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Model
 from orchestrations.contracts.training import RegisterModel
 from orchestrations.errors import JobRejected
+from orchestrations.names import judged_folder
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Data

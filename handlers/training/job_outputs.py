@@ -20,17 +20,12 @@ from pydantic import BaseModel, ValidationError
 
 from handlers.platform import record_store
 from handlers.platform.activity_adapter import activity
-from handlers.platform.azure_ml_jobs import failure_message
+from handlers.platform.azure_ml_jobs import failure_message, find_trial
 from handlers.platform.blob_pages import list_page
 from handlers.platform.clients import Clients
 from handlers.platform.manifests import read_manifest_from
 from handlers.platform.run_records import read_cancel_request, read_claim, read_run_record
-from handlers.training.results_folder import (
-    find_trial,
-    hash_of_model,
-    results_folder,
-    trial_folder,
-)
+from handlers.training.model_files import hash_of_model
 from orchestrations.contracts.base import Failure, problems_of
 from orchestrations.contracts.checked import Checked, ChecksFile
 from orchestrations.contracts.comparison import Comparison
@@ -49,7 +44,13 @@ from orchestrations.errors import (
     PermanentError,
     shorten,
 )
-from orchestrations.names import claim_record, results_record, stage_job
+from orchestrations.names import (
+    claim_record,
+    results_folder,
+    results_record,
+    stage_job,
+    trial_folder,
+)
 
 # The lines are kept in memory, 60 MB for so many.
 CHECKED_BLOBS = 200_000

@@ -36,10 +36,9 @@ from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.reproducing import champion_of, find_original, pin
-from handlers.training.results_folder import results_folder
 from orchestrations.contracts.training import GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
-from orchestrations.names import new_files_folder, run_of_job
+from orchestrations.names import new_files_folder, results_folder, run_of_job
 from orchestrations.platform.trace_context import run_header
 
 if TYPE_CHECKING:

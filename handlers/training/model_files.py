@@ -19,14 +19,14 @@ from handlers.platform import tags
 from handlers.platform.clients import Clients
 from handlers.platform.tags import tags_of
 from handlers.training.champions import registered_at
-from handlers.training.results_folder import results_folder, trial_folder
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.promotions import CopyProgress
 from orchestrations.errors import PromotionRefused
+from orchestrations.names import results_folder, trial_folder
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
-    from azure.storage.blob import BlobClient, ContainerClient
+    from azure.storage.blob import BlobClient, BlobServiceClient, ContainerClient
 
 _DATASTORE = re.compile(r"datastores/(?P<name>[^/]+)/paths/(?P<path>.+)$")
 _OUTPUT = re.compile(r"jobs/(?P<job>[^/]+)/outputs/results/paths/(?P<path>.+)$")
@@ -110,6 +110,16 @@ def list_files(clients: Clients, model: AzureMLModel) -> Sequence[ModelFile]:
 def hash_of(parts: Iterable[str]) -> str:
     """A hash of lines."""
     return hashlib.sha256("".join(f"{each}\n" for each in parts).encode()).hexdigest()
+
+
+def hash_of_model(blobs: BlobServiceClient, container: str, folder: str) -> str | None:
+    """A hash of the names and ETags of the files in `model/` of a folder; None if there are none.
+
+    A file that is written again, with whatever bits, has another ETag.
+    """
+    found = blobs.get_container_client(container).list_blobs(name_starts_with=f"{folder}model/")
+    lines = sorted(f"{each.name} {each.etag}" for each in found)
+    return hash_of(lines) if lines else None
 
 
 def copy_part(

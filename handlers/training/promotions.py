@@ -17,7 +17,7 @@ from handlers.platform import record_store, tags
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import is_refusal, reason
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.workspace_files import WORKSPACES_FILE, load_destinations
+from handlers.platform.configuration.pipeline_files import WORKSPACES_FILE, load_destinations
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.platform.settings import Settings
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 FOLDER = "promotions/"
 _STATUS = "/status.json"
-_OPEN = "open"
 # An execution begins no further part after this.
 PIECE_SECONDS = 30.0
 KEPT_TAGS = (tags.RUN, tags.PIPELINE, tags.DATASET_VERSION, tags.ROUND, tags.CONFIGURATION)
@@ -236,7 +235,7 @@ def message_of(promotion: PromotionStatus) -> str:
 def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool = False) -> bool:
     """Write the record. Return False, and change nothing, if a new one is there already."""
     name = f"{FOLDER}{promotion.id}{_STATUS}"
-    listed = {} if promotion.state in ENDED else {_OPEN: "true"}
+    listed = {} if promotion.state in ENDED else {record_store.OPEN: "true"}
     if is_new:
         return record_store.create(clients.records, name, promotion.to_dict(), listed)
     record_store.replace(clients.records, name, promotion.to_dict(), listed)
@@ -245,11 +244,7 @@ def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool
 
 def open_promotions(clients: Clients) -> Iterator[PromotionStatus]:
     """The records of all promotions that have not ended."""
-    for blob in clients.records.list_blobs(name_starts_with=FOLDER, include=["metadata"]):
-        if _OPEN in (blob.metadata or {}):
-            document = record_store.read(clients.records, str(blob.name))
-            if document is not None:
-                yield PromotionStatus.from_dict(document)
+    return map(PromotionStatus.from_dict, record_store.read_open(clients.records, FOLDER))
 
 
 def read_promotions(clients: Clients, pipeline: str, version: str) -> Iterator[PromotionStatus]:

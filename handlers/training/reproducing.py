@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from handlers.platform import tags
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found
+from handlers.platform.azure_ml_jobs import trial_of
 from handlers.platform.blob_pages import ListedBlob, list_page
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.azure_ml_files import COMMAND
@@ -20,7 +21,6 @@ from handlers.platform.configuration.configurations import has_code
 from handlers.platform.run_records import read_metrics, read_run_record
 from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion
-from handlers.training.results_folder import judged_folder, trial_of
 from orchestrations.contracts.reproductions import (
     CompareReproduction,
     Difference,
@@ -29,7 +29,7 @@ from orchestrations.contracts.reproductions import (
 )
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import NotReproducible, shorten
-from orchestrations.names import results_record
+from orchestrations.names import judged_folder, results_record
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Job as AzureMLJob

@@ -1,6 +1,6 @@
 """Workspaces that models are promoted to: the schema of `workspaces.yml`, beside the pipelines.
 
-Pure: `handlers.platform.configuration.workspace_files` reads the file.
+Pure: `handlers.platform.configuration.pipeline_files` reads the file.
 """
 
 from __future__ import annotations

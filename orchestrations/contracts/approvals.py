@@ -10,12 +10,12 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from orchestrations.configuration.approve import ROLE, Approval, ApprovedStep
-from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Traceparent
+from orchestrations.contracts.base import Contract, QuickRequest, Traceparent
 from orchestrations.contracts.comparison import SliceChange
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.names import VERSION_HEX_DIGITS, approval_id
@@ -178,10 +178,8 @@ class Settled(Contract):
     """A request to cancel the run that waits."""
 
 
-class AskApproval(ActivityRequest[Settled]):
+class AskApproval(QuickRequest[Settled]):
     """Input of `ask_approval`: write the question, and alert operators."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     agreed: Agreed
     """Of a rollout, without what the model's run and its lineage say: the activity adds it."""
@@ -190,10 +188,8 @@ class AskApproval(ActivityRequest[Settled]):
     traceparent: Traceparent = None
 
 
-class SettleApproval(ActivityRequest[Settled]):
+class SettleApproval(QuickRequest[Settled]):
     """Input of `settle_approval`: read the answer; at the deadline, silence is recorded as it."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     approval: str
     at: datetime

@@ -95,7 +95,6 @@ class Done(Contract):
 # A step of a landing, a run or a rollout outlasts an outage of half an hour, as a run's supervision
 # does (`orchestrations.platform.waiting`). Eleven attempts are at most 88 history events.
 PATIENT = (5.0, 15.0, 45.0, 135.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0)
-# For what is asked again anyway, or what is done without.
 QUICK = (5.0,)
 
 Result = TypeVar("Result", bound=Contract)
@@ -126,3 +125,9 @@ class ActivityRequest(Contract, Generic[Result]):
         """The contract that the activity returns."""
         declared = cls.__mro__[1].__pydantic_generic_metadata__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return declared["args"][0]
+
+
+class QuickRequest(ActivityRequest[Result], Generic[Result]):
+    """Base of inputs of activities whose results are asked for again anyway, or done without."""
+
+    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK

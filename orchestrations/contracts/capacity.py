@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
 
 from pydantic import Field
 
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.configuration.queues import Queues
 from orchestrations.configuration.section import ignore_fields
-from orchestrations.contracts.base import QUICK, ActivityRequest, Contract
+from orchestrations.contracts.base import Contract, QuickRequest
 from orchestrations.contracts.runs import CancelRequest, MonthlyCost, RunCost
 
 
@@ -130,11 +129,11 @@ class Admitted(Contract):
     """A request to cancel the run; if set, the run was not admitted."""
 
 
-class RequestNodes(ActivityRequest[Admitted]):
-    """Input of `request_nodes`: one compute option's nodes for a run, all of them or none."""
+class RequestNodes(QuickRequest[Admitted]):
+    """Input of `request_nodes`: one compute option's nodes for a run, all of them or none.
 
-    # It is asked again and again, and the caller counts the failures.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    It is asked again and again, and the caller counts the failures.
+    """
 
     run: str
     """The name of the job (`names.stage_job`): a check of a run has a place of its own."""
@@ -157,11 +156,11 @@ class NodesReturned(Contract):
     """None: the run never held nodes."""
 
 
-class ReturnNodes(ActivityRequest[NodesReturned]):
-    """Input of `return_nodes`: a run's nodes are to be released."""
+class ReturnNodes(QuickRequest[NodesReturned]):
+    """Input of `return_nodes`: a run's nodes are to be released.
 
-    # If it fails, reconciliation does it.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    If it fails, reconciliation does it.
+    """
 
     run: str
     heir: str | None = Field(default=None, exclude_if=lambda it: it is None)

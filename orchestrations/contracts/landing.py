@@ -72,6 +72,11 @@ class LandingRequest(Contract):
 
     _of_earlier_releases = ignore_fields("callback_url")
 
+    @property
+    def has_reason(self) -> bool:
+        """Whether somebody asked for it: then it is not subject to how much has changed."""
+        return self.reason is not None or bool(self.parameters)
+
     @field_validator("pipeline", mode="before")
     @classmethod
     def _name_of(cls, value: Any) -> Any:

@@ -7,12 +7,12 @@ pauses, and shows meanwhile what it waits for.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from orchestrations.configuration.approve import Approval
-from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done
+from orchestrations.contracts.base import Contract, Done, QuickRequest
 from orchestrations.contracts.runs import Model
 from orchestrations.names import promotion_id
 
@@ -94,35 +94,27 @@ class PromotionInput(Contract):
     alerted: bool = False
 
 
-class ListModelFiles(ActivityRequest[ModelFiles]):
+class ListModelFiles(QuickRequest[ModelFiles]):
     """Input of `list_model_files`: list a version's files once, and keep the list."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     promotion: PromotionStatus
 
 
-class CopyModelFiles(ActivityRequest[CopyProgress]):
+class CopyModelFiles(QuickRequest[CopyProgress]):
     """Input of `copy_model_files`: copy and read back the next parts of files."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     promotion: PromotionStatus
     progress: CopyProgress
 
 
-class RegisterPromotedModel(ActivityRequest[Model]):
+class RegisterPromotedModel(QuickRequest[Model]):
     """Input of `register_promoted_model`: register the version in the other workspace."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     promotion: PromotionStatus
 
 
-class RecordPromotion(ActivityRequest[Done]):
+class RecordPromotion(QuickRequest[Done]):
     """Input of `record_promotion`: keep the status, and tell operators of an end or a long wait."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     promotion: PromotionStatus
     waits_since: datetime | None = Field(default=None, exclude_if=lambda it: it is None)

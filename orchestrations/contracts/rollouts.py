@@ -7,15 +7,14 @@ delays.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from orchestrations.configuration.approve import ApprovedStep
-from orchestrations.configuration.deploy import AnswerGuard, EndpointKind
+from orchestrations.configuration.deploy import AnswerGuard, EndpointKind, Windows
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.configuration.windows import Windows
-from orchestrations.contracts.base import QUICK, ActivityRequest, Contract, Done, Traceparent
+from orchestrations.contracts.base import ActivityRequest, Contract, Done, QuickRequest, Traceparent
 from orchestrations.contracts.runs import Model
 
 RolloutState = Literal[
@@ -41,11 +40,7 @@ Traffic = dict[str, int]
 """Percent of the live requests by deployment."""
 
 
-def _is_online(kind: EndpointKind) -> bool:
-    return kind == "online"
-
-
-Kind = Annotated[EndpointKind, Field(default="online", exclude_if=_is_online)]
+Kind = Annotated[EndpointKind, Field(default="online", exclude_if=lambda it: it == "online")]
 """Omitted for online endpoints, so that their histories do not change."""
 
 
@@ -183,10 +178,8 @@ class Window(Contract):
     """None: it may move now."""
 
 
-class FindWindow(ActivityRequest[Window]):
+class FindWindow(QuickRequest[Window]):
     """Input of `find_window`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     windows: Windows
     at: datetime
@@ -202,10 +195,8 @@ class EndpointClaim(Contract):
     """The rollout of a newer model of the endpoint."""
 
 
-class ClaimEndpoint(ActivityRequest[EndpointClaim]):
+class ClaimEndpoint(QuickRequest[EndpointClaim]):
     """Input of `claim_endpoint`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str
@@ -213,20 +204,16 @@ class ClaimEndpoint(ActivityRequest[EndpointClaim]):
     """The model's version: a greater one supersedes a smaller one."""
 
 
-class ReleaseEndpoint(ActivityRequest[Done]):
+class ReleaseEndpoint(QuickRequest[Done]):
     """Input of `release_endpoint`: the rollout has ended, and its outcome is recorded."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str
     outcome: RolloutOutcome
 
 
-class ChangeChampion(ActivityRequest[Done]):
+class ChangeChampion(QuickRequest[Done]):
     """Input of `change_champion`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     pipeline: Pipeline
     change: ChampionChange
@@ -234,10 +221,8 @@ class ChangeChampion(ActivityRequest[Done]):
     """The version that is to be the champion."""
 
 
-class EnsureEndpoint(ActivityRequest[EndpointTraffic]):
+class EnsureEndpoint(QuickRequest[EndpointTraffic]):
     """Input of `ensure_endpoint`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     kind: Kind = "online"
@@ -252,10 +237,8 @@ class DeploymentState(Contract):
     """Why it failed, with the last lines of its log."""
 
 
-class EnsureDeployment(ActivityRequest[DeploymentState]):
+class EnsureDeployment(QuickRequest[DeploymentState]):
     """Input of `ensure_deployment`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     deployment: str
@@ -269,11 +252,10 @@ class SmokeTest(Contract):
     """The smoke job that has not ended yet."""
 
 
-class TestDeployment(ActivityRequest[SmokeTest]):
+class TestDeployment(QuickRequest[SmokeTest]):
     """Input of `test_deployment`: send a smoke request, or start a smoke job."""
 
     __test__ = False  # pytest would collect a class of this name
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     deployment: str
@@ -287,10 +269,8 @@ class TestDeployment(ActivityRequest[SmokeTest]):
     """The name of the smoke job."""
 
 
-class SetTraffic(ActivityRequest[Done]):
+class SetTraffic(QuickRequest[Done]):
     """Input of `set_traffic`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     kind: Kind = "online"
@@ -305,10 +285,8 @@ class Directions(Contract):
     superseded_by: str | None = None
 
 
-class ReadDirections(ActivityRequest[Directions]):
+class ReadDirections(QuickRequest[Directions]):
     """Input of `read_directions`. It needs only the records, so that it works in most outages."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str
@@ -325,10 +303,8 @@ class Observation(Contract):
     """The value of the worst minute."""
 
 
-class ObserveRollout(ActivityRequest[Observation]):
+class ObserveRollout(QuickRequest[Observation]):
     """Input of `observe_rollout`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str
@@ -360,10 +336,8 @@ class AnswerMeasurements(Contract):
     guards: list[AnswerMeasurement]
 
 
-class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
+class MeasureAnswers(QuickRequest[AnswerMeasurements]):
     """Input of `measure_answers`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     deployment: str
@@ -376,10 +350,8 @@ class MeasureAnswers(ActivityRequest[AnswerMeasurements]):
     """When the step began."""
 
 
-class DeleteDeployments(ActivityRequest[Done]):
+class DeleteDeployments(QuickRequest[Done]):
     """Input of `delete_deployments`."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     endpoint: str
     kind: Kind = "online"
@@ -388,10 +360,8 @@ class DeleteDeployments(ActivityRequest[Done]):
     """The smoke job to cancel, unless it has ended."""
 
 
-class RecordRollout(ActivityRequest[Done]):
+class RecordRollout(QuickRequest[Done]):
     """Input of `record_rollout`: tags the model, and the model in service."""
-
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
 
     rollout: str
     endpoint: str

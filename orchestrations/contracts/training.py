@@ -12,11 +12,11 @@ from orchestrations.configuration.parameters import Value
 from orchestrations.configuration.pipeline import ComputeOption, Pipeline
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import (
-    QUICK,
     ActivityRequest,
     Contract,
     Done,
     Failure,
+    QuickRequest,
     Traceparent,
 )
 from orchestrations.contracts.capacity import Refusal
@@ -81,20 +81,20 @@ class SubmitJob(ActivityRequest[Job]):
     asset: DataAsset
 
 
-class GetJob(ActivityRequest[Job]):
-    """Input of `get_job`."""
+class GetJob(QuickRequest[Job]):
+    """Input of `get_job`.
 
-    # It is asked again and again, and the caller counts the failures.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    It is asked again and again, and the caller counts the failures.
+    """
 
     job: str
 
 
-class CancelJob(ActivityRequest[Done]):
-    """Input of `cancel_job`."""
+class CancelJob(QuickRequest[Done]):
+    """Input of `cancel_job`.
 
-    # The caller asks again until it is accepted.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    The caller asks again until it is accepted.
+    """
 
     job: str
 
@@ -111,11 +111,11 @@ class JobDiagnosis(Contract):
     studio_url: str | None = None
 
 
-class DiagnoseJob(ActivityRequest[JobDiagnosis]):
-    """Input of `diagnose_job`."""
+class DiagnoseJob(QuickRequest[JobDiagnosis]):
+    """Input of `diagnose_job`.
 
-    # A run does without it.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    A run does without it.
+    """
 
     job: str
 
@@ -274,11 +274,12 @@ class RunRecord(Contract):
         return self.cost or self.status.cost
 
 
-class RecordRun(ActivityRequest[Done]):
-    """Input of `record_run`: what this generation of the run's orchestration knows."""
+class RecordRun(QuickRequest[Done]):
+    """Input of `record_run`: what this generation of the run's orchestration knows.
 
-    # The record is only for people: long retries would cost the run's deadlines more.
-    PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK
+    The record is only for people: long retries would cost the run's deadlines more.
+    """
+
     LIMIT_SECONDS: ClassVar[float] = 30.0
 
     record: RunRecord

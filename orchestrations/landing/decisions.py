@@ -11,31 +11,39 @@ on again if
 
 Everything else is a duplicate: uploads of the same content, and requests that change nothing. A
 request is the same one, and gets the same round, however often its landing is started.
+
+`failed_checks` and `too_little` hold the rules of `checks` and `settle.minimum_change`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from orchestrations.configuration.checks import CheckStage
-from orchestrations.configuration.parameters import Value
+from orchestrations.configuration.checks import Bounds, Checks, CheckStage, MinimumChange
+from orchestrations.configuration.parameters import Value, problem_with, with_defaults
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.datasets import Configuration, Dataset
+from orchestrations.contracts.difference import Difference
 from orchestrations.contracts.landing import (
     MEND_OR_RELEASE,
     BatchComparison,
     ClaimDataset,
     HoldReason,
+    LandingRequest,
 )
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState
+from orchestrations.contracts.runs import RunRequest
+from orchestrations.errors import InvalidPipeline
 
 # One run whose data changed may be a single late upload. Two in a row suggest a pattern.
 DATA_CHANGED_LIMIT = 2
 ATTEMPT_OVERDUE = timedelta(hours=6)
 """A next attempt that is so late does not begin by itself: its message was dead-lettered."""
+# An alert has room for so many labels; the difference has them all.
+_LABELS_TOLD = 5
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,86 @@ def _is_old(dataset: Dataset, comparison: BatchComparison, pipeline: Pipeline) -
     return dataset.frozen_at - since >= timedelta(seconds=maximum)
 
 
+def failed_checks(checks: Checks, difference: Difference) -> tuple[str, ...]:
+    """A sentence with the numbers for each rule that the later version breaks."""
+    return tuple(_failures(checks, difference))
+
+
+def _failures(checks: Checks, difference: Difference) -> Iterator[str]:
+    files, before = difference.after.blobs, difference.before.blobs
+    duplicates, changed = difference.duplicates.blobs, difference.changed.blobs
+    copies, rewritten = _share(duplicates, files), _share(changed, before)
+    for key, value, told in (
+        ("files_at_least", files, f"{files} files"),
+        ("files_at_most", files, f"{files} files"),
+        ("duplicates_at_most", copies, f"{duplicates} of {files} files twice ({copies:.1%})"),
+        (
+            "changed_at_most",
+            rewritten,
+            f"other content in {changed} of {before} files ({rewritten:.1%})",
+        ),
+    ):
+        limit: float | None = getattr(checks, key)
+        if limit is None:
+            continue
+        if value < limit if key.endswith("_at_least") else value > limit:
+            yield f"checks.{key} is {limit:g}, and the batch has {told}"
+    if checks.bytes_of_a_file is not None:
+        for blob in (difference.smallest, difference.largest):
+            broken = None if blob is None else checks.bytes_of_a_file.excludes(blob.bytes)
+            if blob is not None and broken is not None:
+                yield f"checks.bytes_of_a_file: {blob.path} has {blob.bytes} bytes, not {broken}"
+    if checks.share_of_each_label is not None:
+        yield from _unbalanced(checks.share_of_each_label, difference)
+
+
+def _share(blobs: int, of: int) -> float:
+    return blobs / of if of else 0.0
+
+
+def _unbalanced(bounds: Bounds, difference: Difference) -> Iterator[str]:
+    files, labels = difference.after.blobs, difference.labels
+    if labels.left_out:
+        total = len(labels.groups) + labels.left_out
+        yield f"checks.share_of_each_label: there are {total} labels, too many to be checked"
+        return
+    broken = [
+        f"{group.name!r} has {group.after} of {files} files ({share:.1%}), not {bound}"
+        for group in labels.groups
+        for share in [_share(group.after, files)]
+        for bound in [bounds.excludes(share)]
+        if bound is not None
+    ]
+    if broken:
+        more = len(broken) - _LABELS_TOLD
+        told = "; ".join(broken[:_LABELS_TOLD])
+        yield f"checks.share_of_each_label: {told}" + (f"; and {more} more" if more > 0 else "")
+
+
+def too_little(minimum: MinimumChange, difference: Difference) -> str | None:
+    """What changed, with the numbers, if that is less than the minimum; None if it is enough.
+
+    The first batch is enough.
+    """
+    if difference.base is None:
+        return None
+    differing = difference.differing
+    share = _share(differing.blobs, difference.before.blobs)
+    asked = [
+        (needed, actual, told)
+        for needed, actual, told in (
+            (minimum.files, differing.blobs, f"{differing.blobs} of {minimum.files} files"),
+            (minimum.bytes, differing.bytes, f"{differing.bytes} of {minimum.bytes} bytes"),
+            (minimum.share, share, f"{share:.2%} of {minimum.share or 0:.2%} of the files"),
+        )
+        if needed is not None
+    ]
+    if any(actual >= needed for needed, actual, _ in asked):
+        return None
+    told = " and ".join(told for _, _, told in asked)
+    return f"{told} have changed since the last training (settle.minimum_change)"
+
+
 def checks_before_training(
     comparison: BatchComparison, pipeline: Pipeline, *, has_reason: bool = False
 ) -> tuple[CheckStage, ...]:
@@ -125,6 +213,39 @@ def checks_before_training(
     is_scored = not has_reason and share is not None and 0 < share <= allowed
     stages = {"data-check": True, "champion-check": is_scored, "training": False}
     return tuple(stage for stage in pipeline.jobs if stages[stage] and stage != "training")
+
+
+def first_attempt(
+    asked: LandingRequest,
+    dataset: Dataset,
+    configuration: Configuration,
+    comparison: BatchComparison,
+    *,
+    traceparent: str | None,
+) -> RunRequest:
+    """The first attempt at training on a batch.
+
+    Raises:
+        InvalidPipeline: the configuration does not take the request's parameters any more.
+    """
+    declared, given = configuration.pipeline.parameters, asked.parameters
+    problem = problem_with(declared, given)
+    if problem is not None:
+        raise InvalidPipeline(f"the request's parameter {problem[0]}: {problem[1]}")
+    checks = checks_before_training(comparison, configuration.pipeline, has_reason=asked.has_reason)
+    return RunRequest(
+        pipeline=configuration.pipeline,
+        dataset=dataset,
+        attempt=1,
+        receiver=asked.receiver,
+        configuration=configuration.hash,
+        reason=asked.reason,
+        parameters=with_defaults(declared, given),
+        checks=checks,
+        base=comparison.base if checks else None,
+        difference=comparison.difference,
+        traceparent=traceparent,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

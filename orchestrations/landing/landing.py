@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.configuration.parameters import problem_with, with_defaults
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.landing import (
@@ -34,7 +33,7 @@ from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline
-from orchestrations.landing.decisions import Hold, checks_before_training, decide
+from orchestrations.landing.decisions import Hold, decide, first_attempt
 from orchestrations.landing.freezing import freeze
 from orchestrations.landing.settling import (
     Wait,
@@ -186,18 +185,10 @@ class _Batch:
         reason: str | None = None,
     ) -> LandingResult:
         """The result of this batch."""
+        version = None if dataset is None else dataset.version
         return LandingResult(
-            pipeline=self.pipeline,
-            outcome=outcome,
-            run=run,
-            dataset_version=None if dataset is None else dataset.version,
-            reason=reason,
+            pipeline=self.pipeline, outcome=outcome, run=run, dataset_version=version, reason=reason
         )
-
-    @property
-    def has_reason(self) -> bool:
-        """Whether somebody asked for it: then it is not subject to how much has changed."""
-        return self.request.reason is not None or bool(self.request.parameters)
 
     def settle(self) -> Generator[Any, Any, _Settled | None]:
         """Steps 1 to 3: the batch, or why there is none; None if the generation is full."""
@@ -211,18 +202,16 @@ class _Batch:
                     activity, activity.rules, opened_at=self.opened_at, now=asked_at
                 )
             if decision == "list":
+                partition = self.request.partition
                 try:
-                    partition = self.request.partition
-                    dataset, configuration = yield from freeze(
-                        self.context, self.pipeline, partition
-                    )
+                    frozen = yield from freeze(self.context, self.pipeline, partition)
                 except InvalidManifest as error:
                     return error
-                self.configuration = configuration
+                dataset, self.configuration = frozen
                 self.overtaken = dataset is None
                 decision = judge_listing(
                     dataset,
-                    SettlingRules.of(configuration.pipeline),
+                    SettlingRules.of(self.configuration.pipeline),
                     self.activity,
                     opened_at=self.opened_at,
                     now=self.context.current_utc_datetime,
@@ -244,10 +233,10 @@ class _Batch:
 
     def alert_overdue(self) -> Generator[Any, Any, None]:
         """Step 4. All openings since the last batch share one alert id, so they send one alert."""
-        activity = self.activity
+        activity, configuration = self.activity, self.configuration
         if self.overtaken or activity is None:
-            assert self.configuration is not None, "what was not listed cannot be overtaken"
-            rules = SettlingRules.of(self.configuration.pipeline)
+            assert configuration is not None, "what was not listed cannot be overtaken"
+            rules = SettlingRules.of(configuration.pipeline)
         else:
             rules = activity.rules
         cause = "overwritten-while-copied" if self.overtaken else "no-marker"
@@ -288,7 +277,7 @@ class _Batch:
         self.data_changed_in_a_row = comparison.data_changed_in_a_row
         self.base = comparison.base
         pipeline = self.configuration.pipeline
-        decision = decide(dataset, comparison, pipeline, has_reason=self.has_reason)
+        decision = decide(dataset, comparison, pipeline, has_reason=self.request.has_reason)
         if decision == "ignore":
             return self.result("only-deletions", dataset=dataset)
         if isinstance(decision, Hold):
@@ -321,54 +310,28 @@ class _Batch:
         self, dataset: Dataset, decision: Hold, comparison: BatchComparison
     ) -> Generator[Any, Any, None]:
         """Hold the batch for a person; alert operators, if its reason says so."""
-        yield from call(
-            self.context,
-            HoldBatch(
-                pipeline=self.pipeline,
-                batch=self.id,
-                dataset=dataset,
-                reason=decision.reason,
-                message=decision.message,
-            ),
+        reason, message = decision.reason, decision.message
+        hold = HoldBatch(
+            pipeline=self.pipeline, batch=self.id, dataset=dataset, reason=reason, message=message
         )
-        if rule_of_hold(decision.reason).alerts:
+        yield from call(self.context, hold)
+        if rule_of_hold(reason).alerts:
             details = {
                 "dataset_version": dataset.version,
-                "reason": decision.reason,
-                "message": decision.message,
+                "reason": reason,
+                "message": message,
                 "blobs": dataset.blobs + dataset.quarantined,
                 "last_trained_blobs": comparison.last_trained_blobs,
                 **({"difference": comparison.difference} if comparison.difference else {}),
             }
-            yield from self.alert("batch-held", decision.reason, details=details)
+            yield from self.alert("batch-held", reason, details=details)
 
     def claim(
         self, dataset: Dataset, configuration: Configuration, comparison: BatchComparison
     ) -> Generator[Any, Any, LandingResult]:
-        """Step 6, with the configuration in force at the freeze.
-
-        Raises:
-            InvalidPipeline: it does not take the request's parameters any more.
-        """
-        declared, given = configuration.pipeline.parameters, self.request.parameters
-        problem = problem_with(declared, given)
-        if problem is not None:
-            raise InvalidPipeline(f"the request's parameter {problem[0]}: {problem[1]}")
-        checks = checks_before_training(
-            comparison, configuration.pipeline, has_reason=self.has_reason
-        )
-        request = RunRequest(
-            pipeline=configuration.pipeline,
-            dataset=dataset,
-            attempt=1,
-            receiver=self.request.receiver,
-            configuration=configuration.hash,
-            reason=self.request.reason,
-            parameters=with_defaults(declared, given),
-            checks=checks,
-            base=comparison.base if checks else None,
-            difference=comparison.difference,
-            traceparent=self.traceparent,
+        """Step 6, with the configuration in force at the freeze."""
+        request = first_attempt(
+            self.request, dataset, configuration, comparison, traceparent=self.traceparent
         )
         claim = yield from call(
             self.context,
@@ -428,10 +391,8 @@ class _Batch:
         if not isinstance(settled, Dataset):
             return activity != self.activity
         self.is_released = activity.is_released
-        marker_at = self.marker_of(settled)
-        return self.is_released or has_more(
-            activity, listed_from=settled.frozen_at, marker_at=marker_at
-        )
+        marker_at, listed_from = self.marker_of(settled), settled.frozen_at
+        return self.is_released or has_more(activity, listed_from=listed_from, marker_at=marker_at)
 
     def marker_of(self, dataset: Dataset) -> datetime | None:
         """When the marker that completes the batch was written; None if there is none."""

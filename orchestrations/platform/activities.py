@@ -64,13 +64,13 @@ def _declared() -> Iterator[type[ActivityRequest[Any]]]:
     ):
         for each in vars(module).values():
             is_request = isinstance(each, type) and issubclass(each, ActivityRequest)
-            # pydantic also adds the class ActivityRequest[Job] to the module.
-            if is_request and each.__pydantic_generic_metadata__["origin"] is None:
+            # Not the bases, nor the class ActivityRequest[Job] that pydantic adds to the module.
+            if is_request and not any(each.__pydantic_generic_metadata__.values()):
                 yield each
 
 
 ACTIVITIES: Mapping[str, type[ActivityRequest[Any]]] = {
-    request.activity_name(): request for request in _declared() if request is not ActivityRequest
+    request.activity_name(): request for request in _declared()
 }
 """Every activity's request, by the activity's name."""
 

@@ -11,11 +11,13 @@ from orchestrations.configuration.pipeline import Gate, Pipeline
 from orchestrations.contracts.checked import Checked, CheckedRule
 from orchestrations.contracts.comparison import Comparison, Judged
 from orchestrations.contracts.outcomes import rule_of_verdict
+from orchestrations.contracts.reproductions import Reproduces, Reproduction, ReproductionFacts
 from orchestrations.contracts.run_states import GateVerdict
 from orchestrations.errors import InvalidResults
 from orchestrations.training.comparing import judge_comparison
 
 CHAMPION_PREFIX = "champion_"
+NAMES_TOLD = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,3 +167,33 @@ def _required(metrics: dict[str, float], name: str) -> float:
         found = ", ".join(sorted(metrics)) or "none of those that the gate needs"
         raise InvalidResults(f"metrics.json has no finite {name!r}; it has {found}")
     return metrics[name]
+
+
+def judge_reproduction(reproduces: Reproduces, facts: ReproductionFacts) -> Reproduction:
+    """Bits are equal, or else the gate's metrics within the tolerance, or else it differs. Pure.
+
+    Whatever differs is named, also if it does not decide, such as the speed of the training.
+    """
+    tolerance, differences = reproduces.tolerance, facts.differences
+    off = [
+        f"{name} was {then}, and is {now}"
+        for name, (then, now) in facts.metrics.items()
+        if then != now and not math.isclose(_or_nan(then), _or_nan(now), rel_tol=tolerance)
+    ]
+    if facts.files and not facts.files_differ:
+        equal, said = "bits", f"bits equal: the model's files are those of {reproduces.model}"
+    elif not off:
+        equal, said = "metrics", f"metrics equal within {tolerance:g}"
+    else:
+        equal, said = None, f"differs by more than {tolerance:g}: {', '.join(off)}"
+    if differences:
+        more = len(differences) + facts.more - NAMES_TOLD
+        names = ", ".join(each.what for each in differences[:NAMES_TOLD])
+        said += f"; not the same: {names}" + (f" and {more} more" if more > 0 else "")
+    return Reproduction(
+        reproduces=reproduces, equal=equal, message=said, differences=differences, more=facts.more
+    )
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -9,57 +9,40 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.configuration.approve import question_before
-from orchestrations.contracts.approvals import Answer
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.checked import ListNewFiles
 from orchestrations.contracts.datasets import (
     CheckSuperseded,
     DataAsset,
-    QuarantineFiles,
     RegisterDataset,
 )
-from orchestrations.contracts.rollouts import RolloutRequest, StartRollout
 from orchestrations.contracts.runs import (
     CancelRequest,
     DeadLetter,
-    Judgement,
-    Model,
     ScheduleRetry,
 )
 from orchestrations.contracts.training import (
     AwaitingNodes,
     Capacity,
-    DiagnoseJob,
-    Job,
-    ReadResults,
-    RegisterModel,
-    Results,
     RunInput,
     SubmitJob,
     UsedCompute,
     Waiting,
 )
 from orchestrations.errors import (
-    DataChanged,
-    JobFailed,
     LandfallError,
-    PermanentError,
-    from_name,
 )
-from orchestrations.names import rollout_id
 from orchestrations.platform.activities import Step, call, describe, retry_delay
-from orchestrations.training.approving import wait_for_approval
-from orchestrations.training.check_stages import (
+from orchestrations.training.concluding import (
     NO_CHAMPION,
-    conclude_check,
+    cancelled_by,
+    conclude,
     has_no_champion,
     pass_check,
+    publish,
     supersede,
 )
 from orchestrations.training.finding_capacity import find_capacity, return_nodes
-from orchestrations.training.judging import judge, wanted_metrics
-from orchestrations.training.reproducing import conclude_reproduction
 from orchestrations.training.run_progress import RunProgress, end_job, wait_for_job
 
 
@@ -85,7 +68,7 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     failure of the run.
 
     A run that reproduces a model is not superseded. In 6, its results are compared with the
-    original's (`reproducing.conclude_reproduction`) and it ends: nothing is judged or registered.
+    original's and it ends: nothing is judged or registered.
 
     A request to cancel the run is read in 3 (in a queue), 4, 5, the beginning of 6, and before the
     next attempt is scheduled.
@@ -122,7 +105,7 @@ def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     """Steps 1 to 7; False if a wait or the next stage continues as new."""
     judgement = given.request.own_judgement
     if judgement is not None:
-        return (yield from _publish(run, judgement))
+        return (yield from publish(run, judgement))
     waiting = given.waiting or (yield from _begin(run, given.awaiting))
     if isinstance(waiting, bool):
         return waiting
@@ -133,7 +116,7 @@ def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
     if job is None:
         return False
     yield from return_nodes(run)
-    return (yield from _conclude(run, job))
+    return (yield from conclude(run, job))
 
 
 def _begin(run: RunProgress, awaiting: AwaitingNodes | None) -> Generator[Any, Any, Waiting | bool]:
@@ -174,7 +157,7 @@ def _register_dataset(run: RunProgress) -> Step[AwaitingNodes]:
 
 
 def _cancel(run: RunProgress, request: CancelRequest | None) -> Generator[Any, Any, None]:
-    run.advance("run_cancelled", reason=_cancelled_by(request))
+    run.advance("run_cancelled", reason=cancelled_by(request))
     yield from return_nodes(run)
 
 
@@ -218,187 +201,6 @@ def _used_compute(run: RunProgress, capacity: Capacity) -> UsedCompute:
     )
 
 
-def _conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
-    """Step 6 of a stage, and 7; False if the next stage continues as new."""
-    # A cancellation that was requested before the results were read is valid: the model of a
-    # cancelled run is not registered.
-    if job.state == "cancelled" or job.cancel is not None:
-        run.advance("job_cancelled", reason=_cancelled_by(job.cancel))
-        return True
-    run.advance("job_completed" if job.state == "completed" else "job_failed")
-    gate, stage = run.request.pipeline.gate, run.request.stage
-    results = yield from call(
-        run.context,
-        ReadResults(
-            pipeline=run.request.pipeline.name,
-            run=run.id,
-            container=job.results_container,
-            completed=job.state == "completed",
-            metrics=list(wanted_metrics(run.request.pipeline, stage)),
-            stage=stage,
-        ),
-    )
-    if stage == "training" or job.state == "failed":
-        run.update(metrics=results.metrics or None, results=results.record)
-    if results.cancel is not None:
-        run.advance("run_cancelled", reason=_cancelled_by(results.cancel))
-        return True
-    if job.state == "failed":
-        yield from _conclude_failed(run, job, results)
-        return True
-    reproduces = run.request.reproduces
-    if stage != "training" or reproduces is not None:
-        conclude = (
-            conclude_check(run, job, results)
-            if reproduces is None
-            else conclude_reproduction(run, reproduces)
-        )
-        return (yield from conclude)
-    verdict = judge(
-        gate,
-        results.metrics,
-        champion=job.champion,
-        champion_lead=job.champion_lead,
-        comparison=results.comparison,
-    )
-    run.note(judged=verdict.judged)
-    judgement = Judgement(
-        status=run.status,
-        champion=job.champion,
-        verdict=verdict.verdict,
-        reason=verdict.reason,
-        gain=verdict.gain,
-    )
-    if verdict.promoted:
-        return (yield from _publish(run, judgement))
-    model = None
-    if verdict.above_floor and run.request.pipeline.model.register_challengers:
-        model = yield from _register(run, judgement, challenger=True)
-    told = _told(run, judgement) | {"reason": verdict.reason}
-    run.advance("gate_not_met", **told, model=model)
-    return True
-
-
-def _told(run: RunProgress, judgement: Judgement) -> dict[str, str]:
-    """What the status says of the verdict, if it was compared or people are asked."""
-    if run.known.judged is None and not run.request.pipeline.approve:
-        return {}
-    return {"verdict": judgement.verdict, "reason": judgement.reason}
-
-
-def _publish(run: RunProgress, judgement: Judgement) -> Generator[Any, Any, bool]:
-    """Step 7 for a model that the gate promotes; False if the wait continues as new."""
-    rule, approval = question_before(run.request.pipeline.approve, "registration"), None
-    if rule is not None:
-        ended = yield from wait_for_approval(run, rule, judgement)
-        match ended:
-            case None:
-                return False
-            case CancelRequest():
-                run.advance("run_cancelled", reason=_cancelled_by(ended))
-                return True
-            case str():
-                supersede(run, ended)
-                return True
-            case Answer(verb="approve"):
-                approval = ended.sentence
-            case _:
-                run.advance("approval_refused", reason=ended.sentence)
-                return True
-    run.advance("gate_met", **_told(run, judgement))
-    model = yield from _register(run, judgement, approval=approval)
-    yield from _start_rollout(run, model)
-    run.advance("model_registered", model=model)
-    return True
-
-
-def _start_rollout(run: RunProgress, model: Model) -> Generator[Any, Any, None]:
-    """Request the model's rollout, if the pipeline has `deploy`."""
-    deploy = run.request.pipeline.deploy
-    if deploy is None:
-        return
-    request = RolloutRequest(
-        pipeline=run.request.pipeline, model=model, run=run.id, traceparent=run.traceparent
-    )
-    rollout = rollout_id(deploy.endpoint, model.version)
-    yield from call(run.context, StartRollout(rollout=rollout, request=request))
-
-
-def _cancelled_by(request: CancelRequest | None) -> str:
-    if request is None:
-        return "the job was cancelled in Azure ML, not through Landfall"
-    return f"cancelled by {request.by}: {request.reason}"
-
-
-def _register(
-    run: RunProgress,
-    judgement: Judgement,
-    *,
-    challenger: bool = False,
-    approval: str | None = None,
-) -> Step[Model]:
-    request, results = run.request, judgement.status.results
-    assert results is not None, "a run is judged by its results"
-    return (
-        yield from call(
-            run.context,
-            RegisterModel(
-                run=run.id,
-                pipeline=request.pipeline,
-                dataset=request.dataset,
-                round=request.round,
-                results=results,
-                champion=judgement.champion,
-                gain=judgement.gain,
-                approval=approval,
-                challenger=challenger,
-                configuration=request.configuration,
-                reason=request.reason,
-                difference=request.difference,
-                parameters=request.parameters,
-                redrive=request.redrive,
-                traceparent=run.traceparent,
-            ),
-        )
-    )
-
-
-def _conclude_failed(run: RunProgress, job: Job, results: Results) -> Generator[Any, Any, None]:
-    """Conclude a failed job. If its data changed, the run is superseded instead of failed.
-
-    A reproduction then has its answer, and leaves its files out of nothing.
-
-    Raises:
-        LandfallError: the trainer's error, otherwise Azure ML's.
-    """
-    failure, reproduces = results.failure, run.request.reproduces
-    if failure is not None and failure.type == DataChanged.__name__:
-        if reproduces is not None:
-            yield from conclude_reproduction(run, reproduces, failure.message)
-            return
-        run.advance("data_changed", reason=failure.message)
-        return
-    # The diagnosis is optional: its failure must not change the run's outcome.
-    with contextlib.suppress(LandfallError):
-        run.note(diagnosis=(yield from call(run.context, DiagnoseJob(job=job.name))))
-    if failure is None:
-        diagnosis = run.known.diagnosis
-        message = diagnosis.message if diagnosis else None
-        raise JobFailed(message or f"job {job.name} failed and left no error.json")
-    if results.bad_files and reproduces is None:
-        yield from call(
-            run.context,
-            QuarantineFiles(
-                pipeline=run.request.pipeline.name, run=run.id, dataset=run.request.dataset
-            ),
-        )
-    raise from_name(
-        failure.type,
-        failure.message,
-        otherwise=PermanentError if failure.permanent else JobFailed,
-    )
-
-
 def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
     """Decide what follows a failure; False if the wait for the job's end continues as new."""
     # After a permanent error of the submission, this run has no job.
@@ -417,7 +219,7 @@ def _fail(run: RunProgress, failure: Failure) -> Generator[Any, Any, bool]:
             run.context, ScheduleRetry(request=following, delay_seconds=delay)
         )
         if scheduled.cancel is not None:
-            run.advance("run_cancelled", reason=_cancelled_by(scheduled.cancel))
+            run.advance("run_cancelled", reason=cancelled_by(scheduled.cancel))
             return True
         next_at = run.context.current_utc_datetime + timedelta(seconds=delay)
         run.note(next_attempt_at=next_at)

@@ -15,7 +15,7 @@ from azure.core.exceptions import AzureError
 
 from handlers.landing.blob_created import handle_blob_events
 from handlers.notify.delivery import handle_delivery
-from handlers.operate.job_state_changed import handle_job_events
+from handlers.operate.job_events import handle_job_events
 from handlers.operate.reconciliation.reconciliation import reconcile
 from handlers.platform import bulkheads
 from handlers.platform.activity_adapter import ActivityFault, Function, bodies, functions

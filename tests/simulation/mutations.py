@@ -15,7 +15,7 @@ from unittest import mock
 
 from handlers.landing import comparing, copies, dataset_claims, freezing, holding, zone_troubles
 from handlers.notify import dead_letter_queue, delivery
-from handlers.operate import job_state_changed, redrive, redrive_changes
+from handlers.operate import job_events, redrive, redrive_changes
 from handlers.operate.api import approvals as approvals_of_api
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
@@ -56,8 +56,8 @@ from orchestrations.platform.activities import describe
 from orchestrations.platform.waiting import WAKE_UP
 from orchestrations.rollout import approving, decisions
 from orchestrations.rollout import rollout as rollout_module
-from orchestrations.training import check_stages, reproducing, retraining, run_progress
 from orchestrations.training import comparing as comparing_models
+from orchestrations.training import concluding, retraining, run_progress
 from orchestrations.training.room import Reasons, Room
 from tests.simulation.world import PIPELINES_FOLDER
 
@@ -97,7 +97,7 @@ def _both(first: Mutation, second: Mutation) -> Generator[None]:
 
 
 def _pass_any(run: Any, _job: Any, _results: Any) -> Generator[Any, Any, bool]:
-    return (yield from check_stages.pass_check(run, PASSED))
+    return (yield from concluding.pass_check(run, PASSED))
 
 
 def _nothing(_clients: Clients, _request: Any) -> Done:
@@ -301,9 +301,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "copies are of what is there now": lambda: mock.patch.object(
         copies, "_as_listed", _unconditional
     ),
-    "foreign job events are dropped": lambda: mock.patch.object(job_state_changed, "keep_rejected"),
+    "foreign job events are dropped": lambda: mock.patch.object(job_events, "keep_rejected"),
     "late job events wake runs that have ended": lambda: mock.patch.object(
-        job_state_changed, "_wake", _wake_blindly
+        job_events, "_wake", _wake_blindly
     ),
     "nodes are given back while the job lives": lambda: mock.patch.object(
         admission, "find_job_state", return_value=None
@@ -364,13 +364,13 @@ MUTATIONS: Mapping[str, Mutation] = {
         comparing, "too_little", return_value=None
     ),
     "a failed data check is a warning": lambda: mock.patch.object(
-        retraining, "conclude_check", _pass_any
+        concluding, "_conclude_check", _pass_any
     ),
     "a failed data check holds nothing": lambda: mock.patch.object(
-        check_stages, "_hold", return_value=()
+        concluding, "_hold", return_value=()
     ),
     "a champion has always lost": lambda: mock.patch.object(
-        check_stages, "judge_champion", return_value=PASSED
+        concluding, "judge_champion", return_value=PASSED
     ),
     "slices are not looked at": lambda: mock.patch.object(
         comparing_models, "_changes", return_value=()
@@ -431,7 +431,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         ActivityRequest, "PAUSES_SECONDS", (5.0, 15.0)
     ),
     "every reproduction is equal": lambda: mock.patch.object(
-        reproducing, "judge_reproduction", _equal
+        concluding, "judge_reproduction", _equal
     ),
     "reproductions are compared with the champion of today": lambda: mock.patch.object(
         jobs, "champion_of", _champion_of_today

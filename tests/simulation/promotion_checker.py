@@ -6,9 +6,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
-from handlers.training.results_folder import results_folder
 from orchestrations.contracts.promotions import ENDED, PromotionStatus
-from orchestrations.names import approval_id
+from orchestrations.names import approval_id, results_folder
 from orchestrations.training.promotion import promotion
 from tests.simulation.evidence import Evidence
 from tests.simulation.fakes.training import RESULTS_CONTAINER

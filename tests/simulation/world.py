@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.workspace_files import load_destinations
+from handlers.platform.configuration.pipeline_files import load_destinations
 from handlers.platform.settings import Settings
 from handlers.training.admission import RECORD as ADMISSION_RECORD
 from localazure.functions.durable.engine.instance import Status

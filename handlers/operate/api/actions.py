@@ -69,8 +69,7 @@ class ActionFilter(Parameters):
 
 def caller(headers: Mapping[str, str], asked: str) -> str:
     """The caller's authenticated name; without authentication, the name `asked` from the body."""
-    fields = {name.lower(): value for name, value in headers.items()}
-    return fields.get(PRINCIPAL_HEADER) or asked
+    return headers.get(PRINCIPAL_HEADER) or asked
 
 
 def roles(headers: Mapping[str, str]) -> frozenset[str]:
@@ -78,9 +77,8 @@ def roles(headers: Mapping[str, str]) -> frozenset[str]:
 
     https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities
     """
-    fields = {name.lower(): value for name, value in headers.items()}
     try:
-        principal = json.loads(base64.b64decode(fields.get(CLAIMS_HEADER, "")))
+        principal = json.loads(base64.b64decode(headers.get(CLAIMS_HEADER, "")))
         kind = principal.get("role_typ") or "roles"
         return frozenset(
             str(each["val"]) for each in principal["claims"] if each["typ"] in ("roles", kind)

@@ -61,6 +61,7 @@ class Request:
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    """By name in lower case, as `azure.functions` has them."""
     body: bytes
 
 
@@ -161,7 +162,6 @@ def check_sign_in(settings: Settings, method: str, headers: Mapping[str, str]) -
     """
     if settings.sign_in == "key":
         return None
-    fields = {name.lower(): value for name, value in headers.items()}
     if settings.values.get("WEBSITE_AUTH_ENABLED", "").lower() != "true":
         refusal = Problem(
             503,
@@ -169,9 +169,9 @@ def check_sign_in(settings: Settings, method: str, headers: Mapping[str, str]) -
             "app setting API_SIGN_IN is entra, and App Service authentication is off: turn it on, "
             "or remove the setting, so that function keys open the API",
         )
-    elif fields.get(PROVIDER_HEADER) != ENTRA or not fields.get(ID_HEADER):
+    elif headers.get(PROVIDER_HEADER) != ENTRA or not headers.get(ID_HEADER):
         refusal = Problem(401, "not-signed-in", "sign in with Microsoft Entra: a token is needed")
-    elif method != "GET" and fields.get("sec-fetch-site") in ("cross-site", "same-site"):
+    elif method != "GET" and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         refusal = Problem(403, "other-site", "an action is taken from this app's own page")
     else:
         return None

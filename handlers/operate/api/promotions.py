@@ -14,7 +14,7 @@ from handlers.operate.api.requests import Accepted, Document, Parameters, Proble
 from handlers.platform import tags
 from handlers.platform.bulkheads import AZURE_ML, STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.configuration.workspace_files import load_destinations
+from handlers.platform.configuration.pipeline_files import load_destinations
 from handlers.platform.instances import (
     exists,
     failure_sentence,

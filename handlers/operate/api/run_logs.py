@@ -20,11 +20,19 @@ from handlers.operate.api.models import azure_ml_asked
 from handlers.operate.api.requests import Document, Parameters, Problem
 from handlers.operate.api.runs import find_run
 from handlers.platform.azure_ml import if_found
-from handlers.platform.azure_ml_jobs import job_state, run_history
+from handlers.platform.azure_ml_jobs import (
+    LogPart,
+    find_log,
+    job_state,
+    lines_of,
+    parts_of,
+    read_log,
+    run_history,
+    whole_lines,
+)
 from handlers.platform.azure_monitor import query_metrics
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, Unavailable
 from handlers.platform.clients import Clients
-from handlers.platform.job_logs import LogPart, find_log, lines_of, read_log, whole_lines
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState
 from orchestrations.contracts.runs import RunStatus
 from orchestrations.contracts.training import JobState
@@ -151,16 +159,14 @@ def _find_part(clients: Clients, job: str) -> tuple[Any, list[str]]:
 
     Of several, the first one that runs, or else that failed, or else the last one.
     """
-    history = run_history(clients)
-    details = history.get_run_details(job)
-    if find_log(details.log_files or (), None) is not None:
-        return details, []
-    children = {str(each.name): job_state(each.status) for each in history.get_run_children(job)}
-    if not children:
+    details = run_history(clients).get_run_details(job)
+    has_log = find_log(details.log_files or (), None) is not None
+    parts = {} if has_log else parts_of(clients, job)
+    if not parts:
         return details, []
     order: tuple[JobState, ...] = ("running", "failed")
-    chosen = (name for state in order for name in children if children[name] == state)
-    return _find_part(clients, next(chosen, list(children)[-1]))[0], list(children)
+    chosen = (name for state in order for name in parts if parts[name] == state)
+    return _find_part(clients, next(chosen, list(parts)[-1]))[0], list(parts)
 
 
 def _read_part(url: str | None, offset: int | None, what: str) -> LogPart:

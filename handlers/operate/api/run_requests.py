@@ -104,11 +104,10 @@ async def start_run(
         InvalidSetting: no secret is set.
     """
     settings = clients.settings
-    fields = {name.lower(): value for name, value in headers.items()}
     check_length(body)
     try:
         value = settings.required(INBOUND_SECRET_SETTING)
-        message_id = verify(parse_secrets(value, setting=INBOUND_SECRET_SETTING), fields, body)
+        message_id = verify(parse_secrets(value, setting=INBOUND_SECRET_SETTING), headers, body)
     except BadSignature as error:
         raise Problem(401, "bad-signature", str(error)) from None
     pipeline = find_pipeline(pipelines, name)
@@ -118,7 +117,7 @@ async def start_run(
         raise invalid_request(
             f"it has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters", where=ID_HEADER
         )
-    if fields.get(IDEMPOTENCY_HEADER, key) != key:
+    if headers.get(IDEMPOTENCY_HEADER, key) != key:
         # The header is not signed: an attacker could replay a recorded request under any key.
         raise invalid_request(
             "the header is not signed: put the key into the body, as idempotency_key",
@@ -135,7 +134,7 @@ async def start_run(
         asked.parameters,
         receiver=asked.receiver,
         reason=asked.reason,
-        trace=_trace(settings, fields.get(HEADER)),
+        trace=_trace(settings, headers.get(HEADER)),
     )
     return await _start(starter, request, key)
 

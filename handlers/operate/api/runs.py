@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated, Any, get_args
 
-from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.core.exceptions import ResourceNotFoundError
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
@@ -24,6 +24,7 @@ from handlers.operate.api.documents import (
     RunSummary,
     TimelineEntry,
 )
+from handlers.operate.api.models import azure_ml_asked
 from handlers.operate.api.remedies import remedy
 from handlers.operate.api.requests import Parameters, Problem, invalid_request, next_url
 from handlers.operate.api.sentences import of_no_run_cost
@@ -148,11 +149,8 @@ def _page(
 
 def _run_of_model(clients: Clients, model: str) -> str | None:
     name, _, version = model.rpartition(":")
-    try:
+    with azure_ml_asked():
         found = find_version(clients, name, version)
-    except AzureError as error:
-        kind = type(error).__name__
-        raise Problem(502, "azure-ml", f"Azure ML could not be asked: {kind}") from None
     return None if found is None else (found.tags or {}).get(tags.RUN)
 
 

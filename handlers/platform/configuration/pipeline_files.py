@@ -1,4 +1,7 @@
-"""Read and check `pipelines/<name>/pipeline.yml` with its other files, and `queues.yml`."""
+"""Read and check the files of the folder of pipelines.
+
+They are `<name>/pipeline.yml` with the files that it names, `queues.yml` and `workspaces.yml`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from handlers.platform.configuration.azure_ml_files import (
     problem_of_parameter,
 )
 from handlers.platform.configuration.located_yaml import LocatedYaml, Location, read_text
-from handlers.platform.configuration.workspace_files import load_destinations
 from orchestrations.configuration.deploy import BatchDeploy
 from orchestrations.configuration.pipeline import SECTIONS, Pipeline
 from orchestrations.configuration.queues import Queues, mismatch
-from orchestrations.errors import InvalidPipeline, InvalidQueues
+from orchestrations.configuration.workspaces import Destination, Workspaces
+from orchestrations.errors import InvalidPipeline, InvalidQueues, InvalidWorkspaces
 
 PIPELINE_FILE = "pipeline.yml"
 # Keys that earlier releases had, and what to do instead. Kept files and running instances may still
@@ -26,6 +29,7 @@ _REMOVED = {
     ),
 }
 QUEUES_FILE = "queues.yml"
+WORKSPACES_FILE = "workspaces.yml"
 _Contradiction = tuple[Location, object, str]
 """The error's location, the value and the reason."""
 
@@ -203,3 +207,18 @@ def load_queues(folder: Path) -> Queues | None:
     text = read_text(file, invalid=InvalidQueues)
     shape = "it is a mapping with the keys 'flavors' and 'queues'"
     return LocatedYaml.parse(file, text, shape=shape, invalid=InvalidQueues).validate(Queues)
+
+
+def load_destinations(folder: Path) -> Mapping[str, Destination]:
+    """The workspaces that models are promoted to, by name; none without `workspaces.yml`.
+
+    Raises:
+        InvalidWorkspaces: it is unreadable or breaks the schema; names file, line, key and value.
+    """
+    file = folder / WORKSPACES_FILE
+    if not file.exists():
+        return {}
+    text = read_text(file, invalid=InvalidWorkspaces)
+    shape = "it is a mapping with the key 'workspaces'"
+    parsed = LocatedYaml.parse(file, text, shape=shape, invalid=InvalidWorkspaces)
+    return {each.name: each for each in parsed.validate(Workspaces).workspaces}

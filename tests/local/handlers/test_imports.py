@@ -26,7 +26,7 @@ from handlers.platform import settings
 from handlers.platform import activity_adapter
 from handlers.operate.api import explain
 from handlers.operate.api import run_requests
-from handlers.training import job_events
+from handlers.operate import job_events
 from handlers.operate.reconciliation import reconciliation
 off = clients.Clients(settings.Settings({}))
 of_clients = loaded(
@@ -48,7 +48,7 @@ on.telemetry.send([span])
 telemetry = [off.telemetry.is_on, "opentelemetry.sdk" in loaded(*heavy)]
 
 from handlers.training.job_outputs import read_results
-from handlers.training.results_folder import results_folder
+from orchestrations.names import results_folder
 from handlers.platform.run_records import read_bad_files, read_metrics
 from handlers.platform.run_records import request_cancel
 from orchestrations.contracts.training import ReadResults

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from handlers.landing.monitor_signals import THRESHOLD_TAG
+from handlers.operate.job_events import THRESHOLD_TAG
 from tests.fakes.storage_account import ACCOUNT, Blob
 from tests.simulation.fakes.service_bus import Broker
 from tests.simulation.network import Network

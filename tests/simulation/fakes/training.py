@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from handlers.training.results_folder import results_folder
 from orchestrations.configuration.checks import Stage
-from orchestrations.names import run_of_job, stage_job
+from orchestrations.names import results_folder, run_of_job, stage_job
 from tests.fakes.azure_ml import refusal
 from tests.fakes.storage_account import StorageAccount
 from tests.simulation.fakes.azure_ml import Workspace

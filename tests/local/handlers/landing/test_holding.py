@@ -292,7 +292,7 @@ async def resume(zone: Zone, hub: TaskHub) -> Answer:
         hub,
         zone.pipeline,
         name=zone.pipeline.name,
-        headers={"X-MS-CLIENT-PRINCIPAL-NAME": "bob"},
+        headers={"x-ms-client-principal-name": "bob"},
     )
 
 

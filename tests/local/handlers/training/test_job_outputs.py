@@ -4,9 +4,9 @@ import pytest
 
 from handlers.training import job_outputs
 from handlers.training.job_outputs import METRICS_FILE, find_change, read_results
-from handlers.training.results_folder import results_folder
 from orchestrations.contracts.training import ReadResults, Results
 from orchestrations.errors import InvalidResults
+from orchestrations.names import results_folder
 from tests.local.handlers.cloud import Cloud
 from tests.local.handlers.zone_on_storage import Zone
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from handlers.operate.job_events import parse_job_event
 from handlers.operate.reconciliation.runs import known_runs, reconcile_nodes
 from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.event_envelope import from_message
 from handlers.training.admission import RECORD, change_admission, request_nodes, return_nodes
-from handlers.training.job_events import parse_job_event
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.capacity import (
     Admission,

@@ -20,12 +20,11 @@ from handlers.training.assets import (
 )
 from handlers.training.champions import find_champion
 from handlers.training.job_outputs import read_results
-from handlers.training.results_folder import results_folder
 from orchestrations.contracts.datasets import DataAsset, RegisterDataset
 from orchestrations.contracts.runs import Redrive
 from orchestrations.contracts.training import ReadResults, RegisterModel
 from orchestrations.errors import JobRejected
-from orchestrations.names import results_record
+from orchestrations.names import results_folder, results_record
 from tests.fakes.azure_ml import World, a_job, make_world, refusal
 from tests.unit.handlers.training.test_champions import put
 from tests.unit.orchestrations.examples import DATASET, FROZEN_AT, PIPELINE

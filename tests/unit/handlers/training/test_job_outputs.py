@@ -12,6 +12,7 @@ from azure.core.exceptions import ServiceResponseError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handlers.platform.azure_ml_jobs import find_trial
 from handlers.platform.run_records import read_bad_files, read_metrics, request_cancel
 from handlers.training import job_outputs
 from handlers.training.job_outputs import (
@@ -22,12 +23,12 @@ from handlers.training.job_outputs import (
     parse_trainer_error,
     read_results,
 )
-from handlers.training.results_folder import find_trial, results_folder
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.runs import CancelRequest
 from orchestrations.contracts.training import ReadResults, Results, RunRecord
 from orchestrations.errors import InvalidResults, InvalidSetting, JobFailed
+from orchestrations.names import results_folder
 from tests.fakes.azure_ml import World, a_job, make_world
 from tests.unit.orchestrations.examples import run_status
 

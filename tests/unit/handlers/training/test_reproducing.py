@@ -14,12 +14,11 @@ from handlers.platform.run_records import add_to_record
 from handlers.training import reproducing
 from handlers.training.jobs import Bindings, submit_job
 from handlers.training.reproducing import compare_reproduction
-from handlers.training.results_folder import results_folder
 from orchestrations.contracts.datasets import DataAsset
 from orchestrations.contracts.reproductions import CompareReproduction, Reproduces
 from orchestrations.contracts.training import Capacity, RunRecord, SubmitJob, UsedCompute
 from orchestrations.errors import NotReproducible
-from orchestrations.names import results_record
+from orchestrations.names import results_folder, results_record
 from tests.fakes.azure_ml import World, a_job, make_world
 from tests.unit.handlers.training.test_champions import put
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, deploy, run_request, run_status

@@ -17,7 +17,7 @@ from azure.functions import EventGridEvent
 from handlers.landing.event_records import advance_newest_event
 from handlers.operate.api import alarms
 from handlers.operate.api.alarms import raise_alarms, read_alarms
-from handlers.operate.job_state_changed import handle_job_events
+from handlers.operate.job_events import handle_job_events
 from handlers.platform.clients import Clients
 from handlers.platform.run_records import add_to_record
 from handlers.platform.settings import Settings

@@ -54,7 +54,7 @@ def test_long_texts_in_any_language_are_cut_and_short_ones_are_not() -> None:
 )
 def test_the_roles_are_those_of_the_token(principal: Any, expected: set[str]) -> None:
     header = base64.b64encode(json.dumps(principal).encode()).decode()
-    assert roles({"X-MS-CLIENT-PRINCIPAL": header}) == expected
+    assert roles({"x-ms-client-principal": header}) == expected
 
 
 @pytest.mark.parametrize("header", ["", "no base64", "bnVsbA==", "Ww=="])

@@ -6,7 +6,7 @@ from handlers.operate.api.endpoint import check_sign_in
 from handlers.platform.settings import Settings
 from orchestrations.errors import InvalidSetting
 
-SIGNED_IN = {"X-MS-CLIENT-PRINCIPAL-IDP": "aad", "X-MS-CLIENT-PRINCIPAL-ID": "7c1e"}
+SIGNED_IN = {"x-ms-client-principal-idp": "aad", "x-ms-client-principal-id": "7c1e"}
 
 
 def status(
@@ -26,7 +26,7 @@ def test_where_keys_open_the_api_the_host_has_checked_them() -> None:
 def test_callers_without_an_entra_sign_in_are_refused(missing: str) -> None:
     headers = {name: value for name, value in SIGNED_IN.items() if name != missing}
     assert status("GET", headers) == 401
-    assert status("GET", headers | {"X-MS-CLIENT-PRINCIPAL-IDP": "github"}) == 401
+    assert status("GET", headers | {"x-ms-client-principal-idp": "github"}) == 401
 
 
 def test_without_app_service_authentication_headers_are_not_trusted() -> None:
@@ -41,8 +41,8 @@ def test_no_other_sites_page_acts_with_the_cookie_of_its_visitor(
     site: str, expected: int | None
 ) -> None:
     assert status("POST", SIGNED_IN) is None, "a program has no site"
-    assert status("POST", SIGNED_IN | {"Sec-Fetch-Site": site}) == expected
-    assert status("GET", SIGNED_IN | {"Sec-Fetch-Site": site}) is None
+    assert status("POST", SIGNED_IN | {"sec-fetch-site": site}) == expected
+    assert status("GET", SIGNED_IN | {"sec-fetch-site": site}) is None
 
 
 def test_a_setting_that_is_neither_is_refused() -> None:

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from handlers.platform.configuration.pipeline_files import load_pipelines, load_queues
-from orchestrations.errors import InvalidPipeline, InvalidQueues
+from handlers.platform.configuration.pipeline_files import (
+    load_destinations,
+    load_pipelines,
+    load_queues,
+)
+from orchestrations.errors import InvalidPipeline, InvalidQueues, InvalidWorkspaces
 
 CHEAP = "{cluster: cheap, size: D2, nodes: 1}"
 GOOD = """\
@@ -43,6 +47,17 @@ queues:
     budget: {amount: 500, days: 7}
   - name: speech
     quotas: [{flavor: gpu}]
+"""
+WORKSPACES = """\
+workspaces:
+  - name: production
+    subscription_id: 11111111-2222-3333-4444-555555555555
+    resource_group: ml-production
+    workspace: mlw-production
+    storage: ProductionStorage
+    approve:
+      hours: 48
+      by: [ada]
 """
 
 
@@ -349,3 +364,35 @@ def test_a_pipeline_fits_to_its_queue(tmp_path: Path) -> None:
     (tmp_path / "queues.yml").write_text(QUEUES)
     write(tmp_path, "digits", f"{GOOD}queue: vision\n")
     assert load_pipelines(tmp_path, records_container="landfall")["digits"].queue == "vision"
+
+
+def test_a_workspace_and_who_must_approve(tmp_path: Path) -> None:
+    assert load_destinations(tmp_path) == {}
+    (tmp_path / "workspaces.yml").write_text(WORKSPACES)
+    found = load_destinations(tmp_path)["production"]
+    assert found.id.endswith(
+        "/resourceGroups/ml-production/providers/Microsoft.MachineLearning"
+        "Services/workspaces/mlw-production"
+    )
+    assert found.approve is not None
+    assert (found.approve.before, found.approve.hours) == ("promotion", 48)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("hours: 48", "hours: 0", r":8: workspaces\.0\.approve\.hours: .*\(value: 0\)"),
+        ("hours: 48", "before: rollout", r":7: workspaces\.0\.approve: .*before is 'promotion'"),
+        ("storage: Prod", "storage: https://prod", r":6: workspaces\.0\.storage: .*https://prod"),
+        ("    workspace: mlw-production\n", "", r":2: workspaces\.0\.workspace: Field required"),
+        (WORKSPACES, WORKSPACES + WORKSPACES.partition("\n")[2], "'production' is twice"),
+        (WORKSPACES, "- a list", ":1: it is a mapping"),
+    ],
+)
+def test_a_mistake_in_workspaces_yml_is_told_with_file_line_key_and_value(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert old in WORKSPACES
+    (tmp_path / "workspaces.yml").write_text(WORKSPACES.replace(old, new, 1))
+    with pytest.raises(InvalidWorkspaces, match=words):
+        load_pipelines(tmp_path, records_container="landfall")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from handlers.rollout.observing import find_window
-from orchestrations.configuration.windows import Windows
+from orchestrations.configuration.deploy import Windows
 from orchestrations.contracts.rollouts import FindWindow
 from orchestrations.errors import InvalidPipeline
 

@@ -8,7 +8,7 @@ import pytest
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import generate_blob_sas
 
-from handlers.platform.job_logs import read_log
+from handlers.platform.azure_ml_jobs import read_log
 from tests.local.handlers.cloud import Cloud
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orchestrations.configuration.windows import ClosedDays, Windows
+from orchestrations.configuration.deploy import ClosedDays, Windows
 
 MINUTE = timedelta(minutes=1)
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
