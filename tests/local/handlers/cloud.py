@@ -78,7 +78,7 @@ def cloud(running_cloud: Cloud) -> Iterator[Cloud]:
         yield running_cloud
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_cloud(
     storage_part: Environment, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cloud]:

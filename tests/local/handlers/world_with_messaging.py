@@ -181,7 +181,7 @@ class World:
         vars(clients).update({name: getattr(self.clients, name) for name in lent})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def world(storage_part: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     state = tmp_path_factory.mktemp("messaging")
     with http_receiver() as receiver:

@@ -50,7 +50,7 @@ MESSAGING = "messaging"
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """The storage part of all tests, without Event Grid: events stay in its outbox."""
     state = tmp_path_factory.mktemp("storage")
@@ -68,7 +68,7 @@ def storage_part(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environme
         yield environment
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def storage(storage_part: Environment) -> Settings:
     return Settings({"DataStorage": storage_part.storage_connection_string(LAKE)})
 
