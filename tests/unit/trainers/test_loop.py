@@ -110,6 +110,18 @@ def test_the_weights_of_the_best_evaluation_are_kept_also_after_a_resume(tmp_pat
     assert resumed == weights
 
 
+def test_the_model_has_the_average_that_was_scored(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "--epochs", "6", "--average-weights", "0.9")
+    run.fit([])
+    model = run.trained()
+    assert model is not None
+    own = {name: weight.clone() for name, weight in run.parallel.network.named_parameters()}
+    with run.copies.averaged():
+        for name, average in run.parallel.network.named_parameters():
+            assert torch.equal(model.network.get_parameter(name), average)
+            assert not torch.equal(own[name], average)
+
+
 def test_an_evaluation_that_sigterm_prevents_is_made_up_for(tmp_path: Path) -> None:
     an_epoch = ("--batch-size", "32")
     undisturbed, weights = learned(tmp_path / "undisturbed", *an_epoch)

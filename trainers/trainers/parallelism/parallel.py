@@ -190,7 +190,7 @@ class Parallel:
                 dist.broadcast(buffer, group=self._data_group, group_src=0)
 
     def whole_state(self) -> dict[str, Tensor]:
-        """Return the state dict, in the CPU's memory, on rank 0; an empty one on other ranks.
+        """Return a copy of the state dict, on the CPU, on rank 0; an empty one on other ranks.
 
         A device needs memory for one whole tensor at a time.
         """
@@ -200,7 +200,8 @@ class Parallel:
             # A collective call of all ranks that hold a part of the tensor.
             full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.coordinates.is_first_of_stage:
-                whole[name] = full.cpu()
+                # The network may change after this.
+                whole[name] = full.to("cpu", copy=True)
         if self._pipeline is not None and self.coordinates.is_first_of_stage:
             group = self._mesh_of(PIPELINE).get_group()
             whole = gather_stages(whole, group, self._world.device)
