@@ -1,8 +1,9 @@
 """The commands that the pages show: read from their blocks ```console, run, and compared.
 
 A line that begins with `$` is a command; it goes on while a quotation is open or the line ends with
-a backslash. What follows is what it prints; `…` and `...` in it stand for any text. A comment
-before a block, `<!-- needs: azure -->`, says what it needs that a laptop has not.
+a backslash. What follows is what it prints; `…` and `...` in it stand for any text, and a time for
+any time. A comment before a block, `<!-- needs: azure -->`, says what it needs that a laptop has
+not; `<!-- run by: PATH -->` names the test that runs it.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
 )
 BLOCK = re.compile(
-    r"(?:<!-- needs: (?P<needs>[^\n]*?) -->\n+)?^(?P<indent> *)```(?:console|bash|sh|shell)\n"
+    r"(?:<!-- (?:needs: (?P<needs>[^\n]*?)|run by: (?P<run_by>\S*?)) -->\n+)?"
+    r"^(?P<indent> *)```(?:console|bash|sh|shell)\n"
     r"(?P<text>.*?)^(?P=indent)```",
     re.DOTALL | re.MULTILINE,
 )
 ACTION = re.compile(
     r"^landfall (pipelines (train|pause|resume|release)|runs (cancel|retry)|forget|deploy|rollback"
-    r"|models promote|rollouts promote|approvals (approve|reject)|dead-letters (redrive|discard))\b"
+    r"|((models|rollouts) )?promote|approvals (approve|reject)|dead-letters (redrive|discard))\b"
 )
 """Commands that ask for confirmation, by a terminal."""
+TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.\d]*(Z| UTC( \([^)]*\))?)")
 LIMIT_SECONDS = 600.0
 """For a command, on a machine of one's own."""
 
@@ -56,6 +59,8 @@ class Block:
     section: str
     """The last heading before it."""
     needs: str | None
+    run_by: str | None
+    """The path of a test, relative to the repository."""
     commands: tuple[Command, ...]
 
     @property
@@ -86,10 +91,16 @@ def blocks(pages: Iterable[Path] = PAGES) -> list[Block]:
                     line=text.count("\n", 0, match.start("text")),
                     section=headings[-1] if headings else "",
                     needs=match["needs"],
+                    run_by=match["run_by"],
                     commands=tuple(_commands(match["text"])),
                 )
             )
     return found
+
+
+def run_by(test: str) -> list[Block]:
+    """The blocks that name a test, by its `__file__`."""
+    return [each for each in blocks() if each.run_by == Path(test).relative_to(ROOT).as_posix()]
 
 
 def _commands(text: str) -> Iterable[Command]:
@@ -112,8 +123,8 @@ def _is_open(command: list[str]) -> bool:
 
 
 def shows(printed: str, expected: str) -> bool:
-    """Whether a text is in what was printed, whatever its white space; `…` is any text."""
-    words = [re.escape(word) for word in expected.split()]
+    """Whether a text is in what was printed, whatever its white space and its times."""
+    words = [re.escape(word) for word in TIME.sub("…", expected).split()]
     pattern = r"\s*".join(words).replace("…", ".*?").replace(r"\.\.\.", ".*?")
     return re.search(pattern, " ".join(printed.split()), re.DOTALL) is not None
 

@@ -101,5 +101,7 @@ def test_every_command_is_run_or_its_page_says_what_it_needs() -> None:
         # tests/local/operators/test_tasks.py runs those of the tasks.
         task = block.page == "docs/operators.md" and re.match(r"\d+\. ", block.section)
         run = block in RUN_HERE or task or all(made)
+        if block.run_by:
+            run = "run_by(__file__)" in (APP_FOLDER / block.run_by).read_text("utf-8")
         assert block.needs or run, f"{block.place}: run, or <!-- needs: … -->"
         assert targets <= TARGETS, block.place

@@ -19,6 +19,7 @@ import pytest
 
 from demo.audience import Audience, audience
 from demo.cloud import PIPELINE, Cloud, Run, connect
+from demo.console import run, run_by
 from demo.digits import File, digit_files
 from demo.stories import Stage
 from demo.waiting import API_POLL_SECONDS, eventually
@@ -47,7 +48,7 @@ class Laptop:
 
     def __post_init__(self) -> None:
         self.pause = self.folder / "pause"
-        self.state = self.folder / "state"
+        self.state = self.folder / ".localazure"
         # A model of few digits is inaccurate; nothing here depends on its accuracy.
         pipelines = copy_pipelines(
             self.folder / "pipelines",
@@ -59,10 +60,13 @@ class Laptop:
         self.settings = self.folder / "app-settings.json"
         self.settings.write_text(json.dumps(settings))
 
-    def restore_elsewhere(self) -> tuple[str, str]:
-        """Copy the state folder, as from a backup; the first one is gone. Return both paths."""
-        lost, self.state = self.state, self.folder / "restored"
-        shutil.copytree(lost, self.state, symlinks=True)
+    async def restore_elsewhere(self) -> tuple[str, str]:
+        """Copy the state folder as the page says; the first one is gone. Return both paths."""
+        ((copy, start),) = (block.commands for block in run_by(__file__))
+        done = await run(copy.text, {"HOME": str(self.folder)}, self.folder)
+        assert done.status == 0, done.output
+        assert start.text.endswith(" -m localazure up --state ~/landfall-backup")
+        lost, self.state = self.state, self.folder / "landfall-backup"
         shutil.rmtree(lost)
         return str(lost), str(self.state)
 
@@ -134,7 +138,7 @@ async def test_a_laptop_is_killed_at_once_and_part_by_part_and_its_service_bus_h
                 await asyncio.to_thread(killed.kill_everything)
         until(lambda: not still_running(ranks), RESTART_TIMEOUT_SECONDS, "end of the training")
         laptop.pause.unlink()
-        moved = laptop.restore_elsewhere()
+        moved = await laptop.restore_elsewhere()
         with laptop.up() as runtime:
             restored = await asyncio.to_thread(runtime.endpoints)
             assert restored == json.loads(json.dumps(endpoints).replace(*moved))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ LIMIT_SECONDS = 180
 LIVE = "digits-live"
 WITHOUT_QUOTA = ("without-quota-1", "without-quota-2")
 BUSY, FAILING, HELD = "cancelled", "hopeless", "shrunk"
+SLICED = "sliced"
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -55,9 +56,10 @@ class Reader:
 
         return await eventually(look, LIMIT_SECONDS, f"{path} as wanted", API_POLL_SECONDS)
 
-    async def run_of(self, pipeline: str) -> str:
-        """The id of a pipeline's newest run."""
-        return (await self.until(f"runs?pipeline={pipeline}", lambda found: found["runs"]))[0]["id"]
+    async def run_of(self, pipeline: str, state: str = "") -> str:
+        """The id of a pipeline's newest run, or its newest one in a state."""
+        path = f"runs?pipeline={pipeline}" + (f"&state={state}" if state else "")
+        return (await self.until(path, lambda found: found["runs"]))[0]["id"]
 
 
 Values = Mapping[str, str | re.Pattern[str]]
@@ -147,6 +149,14 @@ async def a_rollout(reader: Reader) -> Values:
     }
 
 
+async def a_sliced_run(reader: Reader) -> Values:
+    return {"sliced-bf209882d8ed2883-1": await reader.run_of(SLICED, "not_promoted")}
+
+
+async def a_model(_: Reader) -> Values:
+    return {"digits:1": "digits:3"}  # whose files nothing has overwritten since
+
+
 MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
     ("docs/operators.md", "The command line"): as_it_is,
     ("landfall_cli/README.md", "landfall"): as_it_is,
@@ -154,6 +164,8 @@ MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
     ("docs/data-checks.md", "What if"): as_it_is,
     ("docs/deploy.md", "First run, step by step"): as_it_is,
     ("README.md", "Add a pipeline"): signed_request,
+    ("docs/operations.md", "What the gate compares"): a_sliced_run,
+    ("docs/operations.md", "Reproduce a model"): a_model,
     ("docs/rollout.md", "People decide"): a_rollout,
     ("docs/rollout.md", "One way there, one way back"): a_rollout,
     ("docs/http-api.md", "Models"): three_models,
@@ -167,57 +179,76 @@ MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
 """Page and section of the blocks that run here, in this order."""
 ORDER = list(MEANT)
 RUN_HERE = sorted(
-    (each for each in blocks() if each.needs is None and (each.page, each.section) in MEANT),
+    (
+        each
+        for each in blocks()
+        if not (each.needs or each.run_by) and (each.page, each.section) in MEANT
+    ),
     key=lambda each: ORDER.index((each.page, each.section)),
 )
 
 
-async def play(scene: Scene) -> None:
-    """Bring about what the pages tell of."""
+async def three_batches(scene: Scene) -> None:
+    await scene.blobs.get_container_client("landing").upload_blob("digits/person", "ada")
+    for number, accuracy in enumerate((0.7, 0.8, 0.9), start=1):
+        await scene.land(str(number), accuracy=accuracy)
+        await scene.landed(number)
 
-    async def digits(scene: Scene) -> None:
-        await scene.blobs.get_container_client("landing").upload_blob("digits/person", "ada")
-        for number, accuracy in enumerate((0.7, 0.8, 0.9), start=1):
-            await scene.land(str(number), accuracy=accuracy)
-            await scene.landed(number)
 
-    async def live(scene: Scene) -> None:
-        await scene.land("1", accuracy=0.7)
-        await scene.until("rollout", ended_as("finished"))
-        await scene.land("2", accuracy=0.8)
-        await scene.until("rollout", is_in("baking"))
+async def live(scene: Scene) -> None:
+    await scene.land("1", accuracy=0.7)
+    await scene.until("rollout", ended_as("finished"))
+    await scene.land("2", accuracy=0.8)
+    await scene.until("rollout", is_in("baking"))
 
-    async def held(scene: Scene) -> None:
-        await scene.land("1", "2", "3", "4", accuracy=0.7)
-        await scene.landed()
-        await scene.delete("2", "3")
-        await scene.land("5")
-        await scene.until("landing", landed_as("held"))
 
-    async def busy(scene: Scene) -> None:
-        await scene.land("1", seconds=1000)
-        await scene.running()
+async def held(scene: Scene) -> None:
+    await scene.land("1", "2", "3", "4", accuracy=0.7)
+    await scene.landed()
+    await scene.delete("2", "3")
+    await scene.land("5")
+    await scene.until("landing", landed_as("held"))
 
-    async def failing(scene: Scene) -> None:
-        await scene.land("1", crashes=9)
-        await scene.ended("failed")
 
-    async def without_quota(scene: Scene) -> None:
-        await scene.land("1")
-        await scene.ended("rejected")
+async def busy(scene: Scene) -> None:
+    await scene.land("1", seconds=1000)
+    await scene.running()
 
-    async with asyncio.TaskGroup() as group:
-        for name, act in (
-            *(("digits", digits), (LIVE, live), (HELD, held), (BUSY, busy), (FAILING, failing)),
-            *((name, without_quota) for name in WITHOUT_QUOTA),
-        ):
-            group.create_task(act(replace(scene, pipeline=name)))
+
+async def failing(scene: Scene) -> None:
+    await scene.land("1", crashes=9)
+    await scene.ended("failed")
+
+
+async def without_quota(scene: Scene) -> None:
+    await scene.land("1")
+    await scene.ended("rejected")
+
+
+async def a_fallen_slice(scene: Scene) -> None:
+    await scene.land("1", accuracy=0.7)
+    await scene.landed()
+    await scene.land("2", accuracy=0.9, fell=60)
+    await scene.landed(2)
+
+
+PLAYS: Mapping[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
+    "digits": three_batches,
+    LIVE: live,
+    HELD: held,
+    BUSY: busy,
+    FAILING: failing,
+    SLICED: a_fallen_slice,
+    **dict.fromkeys(WITHOUT_QUOTA, without_quota),
+}
+"""Pipeline → what brings about what the pages tell of."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Reader]:
     state = tmp_path_factory.mktemp("documented")
-    options = make_app(state, ("batches", "rolled-out", HELD, BUSY, FAILING, "no-quota"))
+    same = (HELD, BUSY, FAILING, SLICED)
+    options = make_app(state, ("batches", "rolled-out", "no-quota", *same))
     copies = {"digits": "batches", LIVE: "rolled-out", **dict.fromkeys(WITHOUT_QUOTA, "no-quota")}
     for copy, name in copies.items():
         copy_pipeline(options.app, name, copy)
@@ -239,7 +270,9 @@ async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Rea
     for each in ("infra", "pipelines"):
         (folder / each).symlink_to(ROOT / each)
     async with on_stage(options, lambda _: None) as scene:
-        await play(scene)
+        async with asyncio.TaskGroup() as group:
+            for name, play in PLAYS.items():
+                group.create_task(play(replace(scene, pipeline=name)))
         yield Reader(scene, folder, variables(scene.endpoints))
 
 

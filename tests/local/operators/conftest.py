@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from demo.waiting import API_POLL_SECONDS, eventually
 from landfall_cli.__main__ import app
+from localazure.processes.pauses import patient
 from tests.local.operators.page_steps import CHROMIUM
 from tests.replay.record import copy_pipeline, make_app, on_stage
 from tests.replay.scene import Scene, is_in, landed_as
@@ -276,6 +277,7 @@ async def page(laptop: Laptop, browser: Browser) -> AsyncGenerator[Page]:
     """The page with its key, in a new browser context, on a screen that sends no requests."""
     async with await browser.new_context(viewport={"width": 1280, "height": 860}) as context:
         page = await context.new_page()
+        page.set_default_timeout(1000 * patient(30))
         problems: list[str] = []
 
         def note_error(error: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from demo.console import ROOT, blocks, confirmed, shows
+from demo.console import ROOT, blocks, confirmed, run_by, shows
 from demo.rehearsal import checklist
 
 
@@ -25,6 +25,17 @@ def test_dots_stand_for_any_text() -> None:
     assert not shows("smoke test: run smoke-1-1: failed", ended)
     assert shows('{"a":\n 1, "b": 2}', '{"a": 1, "b": ...}')
     assert shows("anything", "")
+
+
+def test_a_time_stands_for_any_time() -> None:
+    assert shows("2031-01-02 03:04:05 UTC (9 s ago)  done", "2026-11-28 22:18:26 UTC  done")
+    assert shows("found 2031-01-02T03:04:05Z", "found 2026-11-25T07:50:28.700411Z")
+    assert not shows("2031-01-02 03:04:05 UTC  late", "2026-11-28 22:18:26 UTC  done")
+
+
+def test_a_block_names_the_test_that_runs_it() -> None:
+    (block,) = run_by(str(ROOT / "tests" / "end_to_end" / "test_crash.py"))
+    assert (block.page, block.needs) == ("docs/upgrade.md", None)
 
 
 def test_only_actions_are_confirmed() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -15,6 +16,7 @@ import yaml
 from azure.ai.ml.entities import Model as AzureMLModel
 from azure.storage.blob import BlobClient
 
+from demo.console import run, run_by
 from handlers.notify.approvals import record_answer
 from handlers.platform.activity_adapter import functions
 from handlers.platform.clients import Clients
@@ -132,7 +134,7 @@ def trained(cloud: Cloud) -> Iterator[Trained]:
 
 
 def test_the_same_bits_are_registered_in_the_other_workspace_with_their_lineage(
-    trained: Trained,
+    trained: Trained, tmp_path: Path
 ) -> None:
     ended = trained.promote(rule=RULE)
     assert (ended.state, ended.why) == ("promoted", None)
@@ -141,14 +143,18 @@ def test_the_same_bits_are_registered_in_the_other_workspace_with_their_lineage(
         assert trained.copy_of(path).download_blob().readall() == content
     model: Any = trained.there.ml.models.get(trained.name, "3")
     assert model.path.endswith(f"/paths/{target_folder(ended)}")
-    lines = (f"{hashlib.sha256(FILES[path]).hexdigest()}  {path}\n" for path in sorted(FILES))
+    for path, content in FILES.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    ((command,),) = (block.commands for block in run_by(__file__))
+    printed = asyncio.run(run(command.text, {}, tmp_path)).output
     assert model.tags == {
         "landfall.run": f"{trained.name}-v1-1",
         "landfall.dataset-version": "v1",
         "landfall.promoted-by": "ada: a better one",
         "landfall.approval.promotion": "approved by bob: its numbers",
         "landfall.promoted-from": trained.cloud.clients.ml.models.get(trained.name, "3").id,
-        "landfall.files-sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
+        "landfall.files-sha256": printed.split()[0],
     }
     assert model.properties["metrics.accuracy"] == "0.9"
     with pytest.raises(Exception, match="was not found"):
