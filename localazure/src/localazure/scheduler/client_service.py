@@ -103,21 +103,22 @@ class ClientService(HasHubs):
         """End an orchestration, and its sub-orchestrations if asked to."""
         event = history.execution_terminated(hub.app.now(), "")
         changes = {"Input": value(request, "output"), "Recurse": request.recursive}
-        await _control(hub, request.instanceId, event | changes)
+        with contextlib.suppress(InstanceFinished):
+            await hub.tasks.send(request.instanceId, event | changes)
         return pb.TerminateResponse()
 
     @unary
     async def SuspendInstance(self, request: pb.SuspendRequest, hub: Hub) -> pb.SuspendResponse:
-        """Suspend an orchestration."""
-        event = history.execution_suspended(hub.app.now(), request.reason.value)
-        await _control(hub, request.instanceId, event)
+        """Suspend an orchestration; one that has finished ignores it."""
+        with contextlib.suppress(InstanceFinished):
+            await hub.tasks.suspend(request.instanceId, request.reason.value)
         return pb.SuspendResponse()
 
     @unary
     async def ResumeInstance(self, request: pb.ResumeRequest, hub: Hub) -> pb.ResumeResponse:
-        """Resume an orchestration."""
-        event = history.execution_resumed(hub.app.now(), request.reason.value)
-        await _control(hub, request.instanceId, event)
+        """Resume an orchestration; one that has finished ignores it."""
+        with contextlib.suppress(InstanceFinished):
+            await hub.tasks.resume(request.instanceId, request.reason.value)
         return pb.ResumeResponse()
 
     @unary
@@ -220,12 +221,6 @@ def _found(request: pb.GetInstanceRequest, instance: Instance | None) -> pb.GetI
         return pb.GetInstanceResponse(exists=False)
     state = orchestration_state(instance, with_payloads=request.getInputsAndOutputs)
     return pb.GetInstanceResponse(exists=True, orchestrationState=state)
-
-
-async def _control(hub: Hub, instance_id: str, event: history.Event) -> None:
-    """Suspend, resume or terminate an orchestration; one that has finished ignores it."""
-    with contextlib.suppress(InstanceFinished):
-        await hub.tasks.send(instance_id, event)
 
 
 def _descendants(hub: Hub, executions: list[Execution]) -> list[Execution]:

@@ -176,18 +176,15 @@ class Store:
         """
         conditions: list[str] = []
         values: list[Any] = []
-        if wanted.created_from is not None:
-            conditions.append("created_at_us >= ?")
-            values.append(microseconds(wanted.created_from))
-        if wanted.created_to is not None:
-            conditions.append("created_at_us <= ?")
-            values.append(microseconds(wanted.created_to))
-        if wanted.ended_from is not None:
-            conditions.append("updated_at_us >= ?")
-            values.append(microseconds(wanted.ended_from))
-        if wanted.ended_to is not None:
-            conditions.append("updated_at_us < ?")
-            values.append(microseconds(wanted.ended_to))
+        for condition, at in (
+            ("created_at_us >= ?", wanted.created_from),
+            ("created_at_us <= ?", wanted.created_to),
+            ("updated_at_us >= ?", wanted.ended_from),
+            ("updated_at_us < ?", wanted.ended_to),
+        ):
+            if at is not None:
+                conditions.append(condition)
+                values.append(microseconds(at))
         source = _SELECT_INSTANCE
         if wanted.statuses and LIVE.issuperset(wanted.statuses):
             # Few instances are live. SQLite uses the index only if the query repeats its condition.
