@@ -92,6 +92,19 @@ class Scene:
         for name in names:
             await container.delete_blob(f"{self.pipeline}/{name}")
 
+    async def hold(self) -> None:
+        """Train on a batch, then land one that is held."""
+        await self.land("1", "2", "3", "4", accuracy=0.7)
+        await self.landed()
+        await self.delete("2", "3")
+        await self.land("5")
+        await self.until("landing", landed_as("held"))
+
+    async def be_busy(self) -> None:
+        """Start a job that runs until it is cancelled."""
+        await self.land("1", seconds=1000)
+        await self.running()
+
     async def wake_up(self, generation: Generation) -> None:
         """Raise the event `wake_up`."""
         path = f"runtime/webhooks/durabletask/instances/{generation.instance}/raiseEvent/wake_up"

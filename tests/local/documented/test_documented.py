@@ -26,7 +26,7 @@ from demo.console import ROOT, Block, blocks, confirmed, run, shows
 from demo.rehearsal import variables
 from demo.waiting import API_POLL_SECONDS, eventually
 from tests.replay.record import copy_pipeline, make_app, on_stage
-from tests.replay.scene import Scene, ended_as, is_in, landed_as
+from tests.replay.scene import Scene, ended_as, is_in
 
 LIMIT_SECONDS = 180
 LIVE = "digits-live"
@@ -202,19 +202,6 @@ async def live(scene: Scene) -> None:
     await scene.until("rollout", is_in("baking"))
 
 
-async def held(scene: Scene) -> None:
-    await scene.land("1", "2", "3", "4", accuracy=0.7)
-    await scene.landed()
-    await scene.delete("2", "3")
-    await scene.land("5")
-    await scene.until("landing", landed_as("held"))
-
-
-async def busy(scene: Scene) -> None:
-    await scene.land("1", seconds=1000)
-    await scene.running()
-
-
 async def failing(scene: Scene) -> None:
     await scene.land("1", crashes=9)
     await scene.ended("failed")
@@ -235,8 +222,8 @@ async def a_fallen_slice(scene: Scene) -> None:
 PLAYS: Mapping[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     "digits": three_batches,
     LIVE: live,
-    HELD: held,
-    BUSY: busy,
+    HELD: Scene.hold,
+    BUSY: Scene.be_busy,
     FAILING: failing,
     SLICED: a_fallen_slice,
     **dict.fromkeys(WITHOUT_QUOTA, without_quota),

@@ -179,27 +179,12 @@ async def ask_people(scene: Scene) -> None:
     await scene.until("retraining", is_in("judging"))
 
 
-async def hold(scene: Scene) -> None:
-    """Train on a batch, then land one that is held."""
-    await scene.land("1", "2", "3", "4", accuracy=0.7)
-    await scene.landed()
-    await scene.delete("2", "3")
-    await scene.land("5")
-    await scene.until("landing", landed_as("held"))
-
-
 async def hold_by_pause(scene: Scene) -> None:
     """Land the first batch while the pipeline is paused, so that it is held."""
     reason = json.dumps({"by": "ada", "reason": "wrong upload"})
     await scene.post(f"api/pipelines/{scene.pipeline}/pause", body=reason)
     await scene.land("1")
     await scene.until("landing", landed_as("held"))
-
-
-async def be_busy(scene: Scene) -> None:
-    """Start a job that runs until it is cancelled."""
-    await scene.land("1", seconds=1000)
-    await scene.running()
 
 
 async def wait_in_queue(scene: Scene) -> None:
@@ -242,11 +227,11 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
             train_once(scene(AGAIN)),
             train_on_a_person(scene(PERSONAL)),
             *(ask_people(scene(name)) for name in (ASKED, ASKED_TOO, ASKED_BY_LINK)),
-            hold(scene(HELD)),
+            scene(HELD).hold(),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
             *(SITUATIONS["no-quota"].play(scene(name)) for name in WITHOUT_QUOTA),
-            *(be_busy(scene(name)) for name in (BUSY, TALKING, TALKING_TOO)),
+            *(scene(name).be_busy() for name in (BUSY, TALKING, TALKING_TOO)),
         )
         functions = any_scene.endpoints["functions"]
         yield Laptop(
