@@ -1,6 +1,6 @@
 // Runs: the list with its filters, and one run with its timeline.
 
-import { html, useEffect, useRef } from "/api/ui/vendor/preact-htm.js";
+import { html, useEffect, useRef, useState } from "/api/ui/vendor/preact-htm.js";
 import { useResource } from "/api/ui/api.js";
 import { Action, assignments, Badge, href, kindOf, Loaded, messageOf, money, number, Pages, PipelineLink, RunLink, RunTable, Save, size, Table } from "/api/ui/parts.js";
 import { Approval } from "/api/ui/screens/approvals.js";
@@ -25,15 +25,15 @@ export function RunsScreen({ filters }) {
   return html`
     <h1>Runs</h1>
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-      <label>Pipeline<input data-filter value=${filters.pipeline ?? ""} placeholder="any" onChange=${change("pipeline")} /></label>
+      <${Filter} label="Pipeline" data-filter value=${filters.pipeline} placeholder="any" onChange=${change("pipeline")} />
       <label>State<select value=${filters.state ?? ""} onChange=${change("state")}>
         <option value="">any</option>
         ${[...GROUPS, ...STATES].map((state) => html`<option value=${state}>${state.replaceAll("_", " ").replaceAll("-", " ")}</option>`)}
       </select></label>
-      <label>Dataset version<input value=${filters.data ?? ""} placeholder="any" pattern="[0-9a-f]{16}" title="16 digits of lower-case hex" onChange=${change("data")} /></label>
-      <label>Model<input value=${filters.model ?? ""} placeholder="name:version" onChange=${change("model")} /></label>
-      <label>Begun from<input type="datetime-local" value=${local(filters.from)} onChange=${change("from")} /></label>
-      <label>Begun until<input type="datetime-local" value=${local(filters.to)} onChange=${change("to")} /></label>
+      <${Filter} label="Dataset version" value=${filters.data} placeholder="any" pattern="[0-9a-f]{16}" title="16 digits of lower-case hex" onChange=${change("data")} />
+      <${Filter} label="Model" value=${filters.model} placeholder="name:version" onChange=${change("model")} />
+      <${Filter} label="Begun from" type="datetime-local" value=${local(filters.from)} onChange=${change("from")} />
+      <${Filter} label="Begun until" type="datetime-local" value=${local(filters.to)} onChange=${change("to")} />
       ${isFiltered && html`<a href=${href("runs")}>clear</a>`}
     </form>
     <${Loaded} of=${runs}>${(data) => html`
@@ -41,6 +41,13 @@ export function RunsScreen({ filters }) {
       <${Pages} next=${data.next} after=${filters.after} to=${(after) => href("runs", { ...filters, after })} />
     `}</>
   `;
+}
+
+// What is typed stays while the list is read again. The address gets it when the field is left, or with Enter.
+function Filter({ label, value = "", ...rest }) {
+  const [typed, setTyped] = useState(value);
+  useEffect(() => setTyped(value), [value]);
+  return html`<label>${label}<input value=${typed} onInput=${(event) => setTyped(event.target.value)} ...${rest} /></label>`;
 }
 
 // The format of `datetime-local`: local time, without seconds.

@@ -9,8 +9,8 @@ that there are no others.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,6 +33,16 @@ LIVE = "digits-live"
 WITHOUT_QUOTA = ("without-quota-1", "without-quota-2")
 BUSY, FAILING, HELD = "cancelled", "hopeless", "shrunk"
 SLICED = "sliced"
+ASKED, ASKED_TOO = "asked", "asked-too"
+PROMOTED = "promoted"
+IN_PRODUCTION = [
+    {"principal": "app", "role": role, "scope": scope, "when": "always", "reason": "docs/deploy.md"}
+    for role, scope in (
+        ("Storage Blob Data Contributor", "storageAccounts/production"),
+        ("AzureML Data Scientist", "workspaces/production"),
+    )
+]
+"""The app's roles for the workspace to which models are promoted."""
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -45,6 +55,8 @@ class Reader:
     folder: Path
     """Looks like the repository; commands may write into it."""
     variables: Mapping[str, str]
+    people: asyncio.TaskGroup | None = None
+    """Others, who act while a command waits for them."""
 
     async def until(self, path: str, found: Callable[[Any], Any]) -> Any:
         functions = self.scene.endpoints["functions"]
@@ -60,6 +72,15 @@ class Reader:
         """The id of a pipeline's newest run, or its newest one in a state."""
         path = f"runs?pipeline={pipeline}" + (f"&state={state}" if state else "")
         return (await self.until(path, lambda found: found["runs"]))[0]["id"]
+
+    async def question(self, pipeline: str) -> str:
+        """The id of the open question about a pipeline."""
+
+        def ours(found: Any) -> Any:
+            asked = found["approvals"]
+            return [each["id"] for each in asked if each["agreed"]["pipeline"] == pipeline]
+
+        return (await self.until("approvals", ours))[0]
 
 
 Values = Mapping[str, str | re.Pattern[str]]
@@ -153,6 +174,21 @@ async def a_sliced_run(reader: Reader) -> Values:
     return {"sliced-bf209882d8ed2883-1": await reader.run_of(SLICED, "not_promoted")}
 
 
+async def two_questions(reader: Reader) -> Values:
+    return {
+        "rollout-digits-live-4.rollout": await reader.question(ASKED),
+        "digits-6d14107ab3046c71-2.registration": await reader.question(ASKED_TOO),
+    }
+
+
+async def somebody_who_approves(reader: Reader) -> Values:
+    assert reader.people is not None
+    reader.people.create_task(replace(reader.scene, pipeline=PROMOTED).answer("approve"))
+    # An answer within a second comes before the command has read that it is awaited.
+    awaited = "awaiting_approval: waiting for approval before promotion; without an answer it is"
+    return {"--reason": "--by eve --reason", f"{awaited} rejected at": "…"}
+
+
 async def a_model(_: Reader) -> Values:
     return {"digits:1": "digits:3"}  # whose files nothing has overwritten since
 
@@ -168,6 +204,8 @@ MEANT: Mapping[tuple[str, str], Callable[[Reader], Awaitable[Values]]] = {
     ("docs/operations.md", "Reproduce a model"): a_model,
     ("docs/rollout.md", "People decide"): a_rollout,
     ("docs/rollout.md", "One way there, one way back"): a_rollout,
+    ("docs/rollout.md", "Ask people first"): two_questions,
+    ("docs/rollout.md", "To another workspace"): somebody_who_approves,
     ("docs/http-api.md", "Models"): three_models,
     ("docs/http-api.md", "Cancel"): a_busy_run,
     ("docs/operations.md", "Release a held batch"): a_held_batch,
@@ -212,6 +250,16 @@ async def without_quota(scene: Scene) -> None:
     await scene.ended("rejected")
 
 
+async def trained(scene: Scene) -> None:
+    await scene.land("1", accuracy=0.7)
+    await scene.landed()
+
+
+async def asked(scene: Scene) -> None:
+    await scene.land("1", accuracy=0.7)
+    await scene.until("retraining", is_in("judging"))
+
+
 async def a_fallen_slice(scene: Scene) -> None:
     await scene.land("1", accuracy=0.7)
     await scene.landed()
@@ -226,6 +274,8 @@ PLAYS: Mapping[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     BUSY: Scene.be_busy,
     FAILING: failing,
     SLICED: a_fallen_slice,
+    PROMOTED: trained,
+    **dict.fromkeys((ASKED, ASKED_TOO), asked),
     **dict.fromkeys(WITHOUT_QUOTA, without_quota),
 }
 """Pipeline → what brings about what the pages tell of."""
@@ -234,12 +284,16 @@ PLAYS: Mapping[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Reader]:
     state = tmp_path_factory.mktemp("documented")
-    same = (HELD, BUSY, FAILING, SLICED)
+    same = (HELD, BUSY, FAILING, SLICED, PROMOTED)
     options = make_app(state, ("batches", "rolled-out", "no-quota", *same))
     copies = {"digits": "batches", LIVE: "rolled-out", **dict.fromkeys(WITHOUT_QUOTA, "no-quota")}
     for copy, name in copies.items():
         copy_pipeline(options.app, name, copy)
     pipelines = options.app / "pipelines"
+    for name in (ASKED, ASKED_TOO):
+        copy_pipeline(options.app, "batches", name)
+        with (pipelines / name / "pipeline.yml").open("a", encoding="utf-8") as file:
+            file.write("approve: {before: registration}\n")
     for each in pipelines.glob("*/pipeline.yml"):  # no run waits for another's nodes
         name = each.parent.name
         each.write_text(each.read_text("utf-8").replace("cluster: cpu\n", f"cluster: {name}\n"))
@@ -250,7 +304,9 @@ async def reader(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Rea
     document["deploy"]["guards"]["error_rate"] = 1.0
     document["deploy"]["steps"] = [{"traffic": t, "bake_minutes": b} for t, b in bakes]
     live.write_text(yaml.safe_dump(document))
-    shutil.copy(ROOT / "infra" / "roles.json", options.app / "infra")  # with it, a deployer
+    roles = json.loads((ROOT / "infra" / "roles.json").read_text("utf-8"))  # with a deployer
+    roles["assignments"] += IN_PRODUCTION
+    (options.app / "infra" / "roles.json").write_text(json.dumps(roles))
     (pipelines / "smoke").symlink_to(ROOT / "pipelines" / "smoke")
     folder = state / "clone"
     folder.mkdir()
@@ -269,8 +325,14 @@ async def test_the_commands_of_a_page_do_what_it_says(reader: Reader, block: Blo
     everywhere = dict.fromkeys(
         ("https://<app>.azurewebsites.net", "https://<app>", "http://127.0.0.1:7071"), url
     )
-    meant = await MEANT[block.page, block.section](reader)
-    values: Values = {**everywhere, "<function key>": key, **meant}
+    async with asyncio.TaskGroup() as people:
+        meant = await MEANT[block.page, block.section](replace(reader, people=people))
+        values: Values = {**everywhere, "<function key>": key, **meant}
+        await run_all(block, values, reader)
+
+
+async def run_all(block: Block, values: Values, reader: Reader) -> None:
+    """Run the commands of a block, one after the other, and compare what they print."""
     exports: list[str] = []
     printed = ""
 

@@ -16,7 +16,12 @@ from harness.child_process import ChildProcess
 from harness.wheel import START_SECONDS, build_wheel
 from localazure.processes.ports import free_ports
 
-LOCALAZURE, GUARD = sorted(run_by(__file__), key=lambda block: block.page)
+PAGES = {block.page: block for block in run_by(__file__)}
+APP, GUARD, SCHEDULER = (
+    "localazure/README.md",
+    "replay_guard/README.md",
+    "localazure/docs/scheduler.md",
+)
 APPROVAL = ROOT / "replay_guard" / "tests" / "durable_apps" / "approval"
 HELLO = """
 import azure.functions as func
@@ -43,21 +48,25 @@ async def install(command: Command, folder: Path, wheels: Path, source: str) -> 
 
 
 @pytest.mark.asyncio
-async def test_localazure_starts_an_app(tmp_path: Path) -> None:
-    installing, starting = LOCALAZURE.commands
+@pytest.mark.parametrize(
+    ("page", "port_of_page", "ready"),
+    [(APP, "7071", "/api/hello"), (SCHEDULER, "8080", "Ctrl-C ends it")],
+)
+async def test_localazure_starts(page: str, port_of_page: str, ready: str, tmp_path: Path) -> None:
+    installing, starting = PAGES[page].commands
     variables = await install(installing, tmp_path, tmp_path / "build" / "dist", "localazure")
     (tmp_path / "host.json").write_text('{"version": "2.0"}')
     (tmp_path / "function_app.py").write_text(HELLO)
     (port,) = free_ports(1)
     command = ["bash", "-c", f"exec {starting.text} --port {port}"]
-    with ChildProcess(command, tmp_path / "log", folder=tmp_path, variables=variables) as host:
-        host.wait_for_output(f":{port}/api/hello", START_SECONDS)
-        assert shows(host.output, starting.output.replace("7071", str(port)))
+    with ChildProcess(command, tmp_path / "log", folder=tmp_path, variables=variables) as process:
+        process.wait_for_output(ready, START_SECONDS)
+        assert shows(process.output, starting.output.replace(port_of_page, str(port)))
 
 
 @pytest.mark.asyncio
 async def test_the_replay_guard_tells_changed_code(tmp_path: Path) -> None:
-    installing, *commands = GUARD.commands
+    installing, *commands = PAGES[GUARD].commands
     variables = await install(installing, tmp_path, tmp_path, "replay_guard")
     changed = tmp_path / "app"
     shutil.copytree(APPROVAL, changed)
@@ -80,5 +89,4 @@ async def test_the_replay_guard_tells_changed_code(tmp_path: Path) -> None:
 
 
 def test_each_page_is_read() -> None:
-    pages = [LOCALAZURE.page, GUARD.page]
-    assert pages == ["localazure/README.md", "replay_guard/README.md"]
+    assert set(PAGES) == {APP, GUARD, SCHEDULER}

@@ -379,6 +379,24 @@ async def test_a_page_asks_less_often_while_nothing_changes(server: PageServer, 
     await page.get_by_text("retrying", exact=True).wait_for()
 
 
+async def test_what_is_typed_stays_while_the_list_is_read_again(
+    server: PageServer, page: Page
+) -> None:
+    server.documents["/api/runs"] = RunList(runs=[run("digits")], next=None)
+    await page.goto(f"{server.url}/api/ui#/runs")
+    await page.get_by_role("cell", name="digits", exact=True).wait_for()
+    field = page.get_by_label("Pipeline", exact=True)
+    await field.press_sequentially("cat")
+    server.documents["/api/runs"] = RunList(runs=[run("cats")], next=None)
+    await page.evaluate("dispatchEvent(new Event('acted'))")
+    await page.get_by_role("cell", name="cats", exact=True).wait_for()
+    assert await field.input_value() == "cat"
+    await field.press("Enter")
+    await page.wait_for_url("**#/runs?pipeline=cat")
+    await page.get_by_role("link", name="clear").click()
+    await page.wait_for_function("document.querySelector('[data-filter]').value === ''")
+
+
 async def test_what_changed_in_the_data_is_a_picture(server: PageServer, page: Page) -> None:
     def lines(*paths: str) -> list[bytes]:
         md5 = f"{len(paths):032x}"
