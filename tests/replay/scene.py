@@ -47,8 +47,14 @@ class Scene:
         files = dict.fromkeys(names, "a file")
         if script:
             files["script.json"] = json.dumps(script)
-        for name, content in files.items():
-            await container.upload_blob(f"{self.pipeline}/{name}", content, overwrite=True)
+        prefix = f"{self.pipeline}/"
+        # At once: on a busy machine, pauses between them would make them two batches.
+        await asyncio.gather(
+            *(
+                container.upload_blob(prefix + name, content, overwrite=True)
+                for name, content in files.items()
+            )
+        )
 
     async def until(self, orchestrator: str, holds: Holds, number: int = 1) -> Generation:
         """Wait for the first generation, or a later one, of which something holds."""

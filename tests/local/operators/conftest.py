@@ -153,10 +153,10 @@ def add_seed(pipeline: Path) -> None:
 
 
 def talk(pipeline: Path) -> None:
-    """Have the job print lines with a character that terminals obey, for longer than a test."""
+    """Have the job print lines with a character that terminals obey, until it is cancelled."""
     job = pipeline / "job.yml"
     says = (
-        r"for n in $(seq 3000); do printf 'step %s\033[2J\n' $n; sleep 0.1; done; python train.py"
+        r"n=0; while :; do printf 'step %s\033[2J\n' $((n += 1)); sleep 0.1; done; python train.py"
     )
     job.write_text(job.read_text("utf-8").replace("python train.py", says), "utf-8")
 

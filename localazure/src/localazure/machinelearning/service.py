@@ -98,6 +98,8 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         arm = one_endpoint(
             arm, [workspace_without_compute(other, tokens, assignments) for other in others]
         )
+        for workspace in (state, *others):
+            await datastores.create_built_in_containers(workspace)
         ports, context = environment.ports, server_context(certificates)
         await stack.enter_async_context(listening(runner_of(identity), {ports.identity: None}))
         await stack.enter_async_context(listening(runner_of(arm), {ports.azure_ml: context}))

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 import requests
 
-from harness.local_workspace import Local
+from harness.local_workspace import Local, local_workspace
 from localazure import limits
 from localazure.machinelearning.addresses import workspace_id
 
@@ -33,6 +34,12 @@ def test_a_body_that_is_no_json_object_is_refused(
     response = requests.request(method, url, data=body, headers=headers, timeout=30)
     assert response.status_code == 400, response.text
     assert "the request body" in response.json()["error"]["message"]
+
+
+def test_a_new_workspace_has_the_containers_of_its_datastores(tmp_path: Path) -> None:
+    with local_workspace(tmp_path) as new:
+        names = {container.name for container in new.blobs.list_containers()}
+    assert {"azureml", "azureml-blobstore"} <= names
 
 
 def test_the_sdk_waits_as_long_as_it_is_asked_to(local: Local) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +27,11 @@ from localazure.machinelearning.arm import (
     read_body,
     read_object,
 )
-from localazure.machinelearning.configuration import DEFAULT_DATASTORE, Configuration
+from localazure.machinelearning.configuration import (
+    BUILT_IN_DATASTORES,
+    DEFAULT_DATASTORE,
+    Configuration,
+)
 from localazure.machinelearning.data.blobs import BlobStore, retry_while_unavailable
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.store import Resource, delete_resource, put_resource
@@ -34,6 +39,7 @@ from localazure.machinelearning.workspace import Workspace
 from localazure.storage_client.endpoint import StorageError
 from localazure.storage_client.shared_access import service_sas
 
+logger = logging.getLogger(__name__)
 routes = web.RouteTableDef()
 
 SAS_LIFETIME = timedelta(hours=24)
@@ -134,6 +140,18 @@ def sas_token(workspace: Workspace, target: BlobPath, *, delete: bool = False) -
         start=now - CLOCK_SKEW,
         expiry=now + SAS_LIFETIME,
     )
+
+
+async def create_built_in_containers(workspace: Workspace) -> None:
+    """Create the containers of the built-in datastores, as Azure does with a workspace.
+
+    Without storage they are created when they are first used.
+    """
+    try:
+        for name in BUILT_IN_DATASTORES:
+            await create_container(workspace, workspace.configuration.datastores[name])
+    except ArmError as error:
+        logger.warning("the containers of the built-in datastores: %s", error)
 
 
 async def create_container(workspace: Workspace, target: BlobPath) -> None:
