@@ -26,17 +26,23 @@ COMMITS = 1000
 
 @dataclass(frozen=True)
 class Peer:
-    """Another engine: its name and its module in `benchmarks.peers`."""
+    """Another engine: its name, its module in `benchmarks.peers`, and which of the module's."""
 
     name: str
     module: str
+    kind: str = ""
 
     def process(self, folder: Path) -> PeerProcess:
         """Create the engine's process, which is not entered yet, with its state in `folder`."""
-        return PeerProcess(self.name, self.module, folder)
+        return PeerProcess(self.name, self.module, folder, self.kind)
 
 
-PEERS = (Peer("DBOS, SQLite WAL", "dbos_peer"), Peer("Restate", "restate_peer"))
+PEERS = (
+    Peer("localazure scheduler", "durabletask_peer", "scheduler"),
+    Peer("durabletask in memory", "durabletask_peer", "memory"),
+    Peer("DBOS, SQLite WAL", "dbos_peer"),
+    Peer("Restate", "restate_peer"),
+)
 EngineProcess = HostProcess | PeerProcess
 
 
@@ -46,11 +52,13 @@ def measure(bench: Bench) -> None:
     All engines run at once and take turns; the others idle. Ours is `python -m localazure start
     benchmarks/apps/chains`, driven over HTTP: a start responds at the end of the orchestration, or
     the list of instances is polled for the end of many chains.
-    DBOS is driven in its own process, Restate over HTTP.
+    DBOS is driven in its own process, Restate over HTTP. `localazure scheduler` and the backend of
+    the Durable Task SDK, which keeps nothing, are driven over gRPC by one process with client and
+    worker; its start and memory count.
 
     * chains/s: 200 chains of 6 no-op steps in flight.
     * CPU ms a chain: CPU of the engine's processes in such a burst, the metric that other programs
-      on the machine disturb least. With DBOS it includes the client.
+      on the machine disturb least. With DBOS and the Durable Task SDK it includes the client.
     * chain p50, p95 ms: chains in sequence, from the start until the client knows the end.
     * fan-out steps/s: one orchestration with 200 steps at once.
     * commits/s: the floor, one-row transactions on bare SQLite, `synchronous=FULL`.
@@ -77,7 +85,7 @@ def _enter_all(bench: Bench, stack: contextlib.ExitStack, folder: Path) -> list[
     engines: list[EngineProcess] = [stack.enter_context(HostProcess(folder / "ours"))]
     for peer in PEERS:
         try:
-            process = stack.enter_context(peer.process(folder / peer.module))
+            process = stack.enter_context(peer.process(folder / peer.name))
         except Skipped as reason:
             bench.note(f"{peer.name} skipped: {reason}")
         else:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +15,8 @@ from benchmarks.child_process import REPOSITORY, child_process, log_tail
 from benchmarks.harness import Skipped
 
 ENVIRONMENT = REPOSITORY / ".venv" / "peers"
+INSTALLED_HERE = frozenset({"durabletask_peer"})
+"""Modules whose packages are in this environment."""
 
 
 class PeerProcess:
@@ -23,25 +26,28 @@ class PeerProcess:
         name: for the table.
         module: in `benchmarks.peers`.
         state: folder for its state and log.
+        kind: which engine of the module, if it has several.
 
     Raises:
         Skipped: its environment is not installed, it does not start or has ended.
     """
 
-    def __init__(self, name: str, module: str, state: Path) -> None:
+    def __init__(self, name: str, module: str, state: Path, kind: str = "") -> None:
         self.name = name
+        self._kind = kind
         self._module = module
         self._state = state
         self._stack = contextlib.ExitStack()
         self.ready_seconds = 0.0
 
     def __enter__(self) -> Self:
-        python = ENVIRONMENT / "bin" / "python"
+        is_here = self._module in INSTALLED_HERE
+        python = Path(sys.executable) if is_here else ENVIRONMENT / "bin" / "python"
         if not python.exists():
             raise Skipped(f"{python} is missing: `make bench` sets it up")
         self._state.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        command = [python, "-m", f"benchmarks.peers.{self._module}", self._state]
+        command = [python, "-m", f"benchmarks.peers.{self._module}", self._state, self._kind]
         with contextlib.ExitStack() as stack:
             self.process = stack.enter_context(
                 child_process(
