@@ -1,8 +1,8 @@
 """Activities of promotions: list, copy and register a version's files in another workspace.
 
-`promotions/<id>/` of the records has `status.json`, and `files.json`: the files as they were listed
-first. While a promotion has not ended, the metadata of its status says so. The metadata of each
-copy has its SHA-256.
+`promotions/<id>/` of the records has `status.json`, `files.json`, the files as they were listed
+first, and `cancelled.json` once somebody cancels it. While a promotion has not ended, the metadata
+of its status says so. The metadata of each copy has its SHA-256.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from handlers.notify.approvals import read_question, record_answer
 from handlers.notify.outbox import trouble
 from handlers.platform import record_store, tags
 from handlers.platform.activity_adapter import activity
@@ -31,6 +32,7 @@ from handlers.training.model_files import (
     source_folder,
 )
 from orchestrations.configuration.workspaces import Destination
+from orchestrations.contracts.approvals import Answer
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.promotions import (
     ENDED,
@@ -42,9 +44,9 @@ from orchestrations.contracts.promotions import (
     RecordPromotion,
     RegisterPromotedModel,
 )
-from orchestrations.contracts.runs import Model
+from orchestrations.contracts.runs import CancelRequest, Model
 from orchestrations.errors import InvalidSetting, PromotionRefused
-from orchestrations.names import VERSION_HEX_DIGITS, alert_id, promotion_id
+from orchestrations.names import VERSION_HEX_DIGITS, alert_id, approval_id, promotion_id
 
 if TYPE_CHECKING:
     from azure.ai.ml.entities import Model as AzureMLModel
@@ -130,8 +132,8 @@ def copy_model_files(clients: Clients, request: CopyModelFiles) -> CopyProgress:
         PromotionRefused: a file has changed, or there are other bits in its place.
     """
     promotion = request.promotion
-    there = clients_of(clients, find_destination(clients, promotion.to))
     source, folder = source_folder(clients, _source(clients, promotion))
+    there = clients_of(clients, find_destination(clients, promotion.to))
     target = _target(there)
     files, progress = _kept(clients, promotion), request.progress
     end = time.monotonic() + PIECE_SECONDS
@@ -159,8 +161,8 @@ def register_promoted_model(clients: Clients, request: RegisterPromotedModel) ->
     from azure.core.exceptions import AzureError  # noqa: PLC0415 - likewise
 
     promotion = request.promotion
-    there = clients_of(clients, find_destination(clients, promotion.to))
     source = _source(clients, promotion)
+    there = clients_of(clients, find_destination(clients, promotion.to))
     digest = _digest(clients, there, promotion)
     found = find_version(there, promotion.model, promotion.version)
     if found is None:
@@ -242,6 +244,16 @@ def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool
     return True
 
 
+def keep_cancellation(
+    clients: Clients, promotion: PromotionStatus, cancel: CancelRequest, *, at: datetime
+) -> None:
+    """Refuse the promotion at its next step; its question to people, if it is open, is void."""
+    record_store.create(clients.records, _cancelled_record(promotion), cancel.to_dict())
+    question = approval_id(promotion.id, "promotion")
+    if read_question(clients, question) is not None:
+        record_answer(clients, question, Answer(verb="void", reason=_told(cancel), at=at))
+
+
 def open_promotions(clients: Clients) -> Iterator[PromotionStatus]:
     """The records of all promotions that have not ended."""
     return map(PromotionStatus.from_dict, record_store.read_open(clients.records, FOLDER))
@@ -262,6 +274,9 @@ def target_folder(promotion: PromotionStatus) -> str:
 
 
 def _source(clients: Clients, promotion: PromotionStatus) -> AzureMLModel:
+    cancelled = record_store.read(clients.records, _cancelled_record(promotion))
+    if cancelled is not None:
+        raise PromotionRefused(_told(CancelRequest.from_dict(cancelled)))
     model = find_version(clients, promotion.model, promotion.version)
     name = f"{promotion.model}:{promotion.version}"
     if model is None:
@@ -305,6 +320,14 @@ def _kept(clients: Clients, promotion: PromotionStatus) -> Sequence[ModelFile]:
     document = record_store.read(clients.records, _files_record(promotion))
     assert document is not None, "list_model_files has written it"
     return [ModelFile.from_dict(each) for _, each in sorted(document.items())]
+
+
+def _cancelled_record(promotion: PromotionStatus) -> str:
+    return f"{FOLDER}{promotion.id}/cancelled.json"
+
+
+def _told(cancel: CancelRequest) -> str:
+    return f"cancelled by {cancel.by}: {cancel.reason}"
 
 
 def _files_record(promotion: PromotionStatus) -> str:

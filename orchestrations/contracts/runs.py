@@ -240,7 +240,7 @@ class Judgement(Contract):
 
 
 class CancelRequest(Contract):
-    """A request to cancel a run."""
+    """A request to cancel a run or a promotion."""
 
     by: str
     reason: str

@@ -47,7 +47,8 @@ def promotion(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[
     6. Record the end, and tell operators.
 
     If a step cannot be done now (an outage, a missing role), it is tried again with growing pauses
-    for as long as that takes. After half an hour operators are alerted, once.
+    for as long as that takes. After half an hour operators are alerted, once. If somebody cancels
+    it, each of 1, 3, 4 and 5 refuses it, and the question to people is void.
     """
     run = _Promotion(context)
     for _ in range(STEPS_PER_GENERATION):
@@ -159,7 +160,7 @@ def _ask(run: _Promotion) -> Steps:
         yield from run.timer.wait(now + pause)
         return
     if answer.verb != "approve":
-        run.move("rejected", why=answer.sentence)
+        run.move("refused" if answer.verb == "void" else "rejected", why=answer.sentence)
         return
     now_listed = yield from call(run.context, ListModelFiles(promotion=run.status))
     if now_listed != listed:

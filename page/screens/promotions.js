@@ -14,7 +14,9 @@ export function Promotions({ path, model }) {
     <${Table} caption="Promotions" empty="It was not promoted to another workspace." columns=${["To", "State", "Since", "Why", "By"]}
       rows=${found.map((each) => [html`<span class="nowrap">${each.to}</span>`, html`<${Badge} state=${each.broken ? "broken" : each.state} />`, html`<${Time} at=${each.since} />`, each.why ?? each.registered?.path ?? "–", `${each.by}: ${each.reason}`])} />
     <p class="actions">${workspaces.map((name) => html`<${Action} label=${`Promote to ${name}`} needsReason title=${`Promote ${model} to ${name}?`} path=${`${path}/promotions`} body=${{ to: name }}
-      explains=${`Its files are copied to the workspace ${name} and registered there, with their lineage. People are asked first if workspaces.yml says so.`} />`)}</p>
+      explains=${`Its files are copied to the workspace ${name} and registered there, with their lineage. People are asked first if workspaces.yml says so.`} />`)}
+    ${found.filter((each) => !each.has_ended && !each.broken).map((each) => html`<${Action} label=${`Cancel promotion to ${each.to}`} danger needsReason title=${`Stop the promotion of ${model} to ${each.to}?`} path=${`${path}/promotions/cancel`} body=${{ to: each.to }}
+      explains=${`It ends as refused at its next step. Files that were copied stay in ${each.to}; if the version is registered there already, it stays.`} />`)}</p>
     ${found.filter((each) => each.state === "awaiting_approval" && each.approval).map((each) => html`<${Approval} id=${each.approval} />`)}
   `}</>`;
 }

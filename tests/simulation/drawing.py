@@ -18,6 +18,7 @@ from tests.simulation.story import (
     HOUR,
     CallEnd,
     CallFault,
+    CancelPromotion,
     CancelRun,
     Change,
     ChangeCluster,
@@ -251,6 +252,8 @@ def _promotions(chance: random.Random, uploads: list[float]) -> Iterator[Item]:
         if chance.random() < 0.2:
             delay = chance.choice([2.0, 5.0, 60.0, 612.0, HOUR])
             yield Terminate(at=at + delay, orchestrator="promotion")
+        if chance.random() < 0.2:
+            yield CancelPromotion(at=at + chance.choice([0.0, 2.0, 60.0, 612.0, HOUR]))
 
 
 def _event_faults(chance: random.Random, *, changes: int) -> Iterator[Item]:

@@ -19,6 +19,7 @@ from handlers.operate import job_events, redrive, redrive_changes
 from handlers.operate.api import approvals as approvals_of_api
 from handlers.operate.api import champion_changes
 from handlers.operate.api import pipelines as pipelines_of_api
+from handlers.operate.api import promotions as promotions_of_api
 from handlers.operate.reconciliation import landings, reconciliation, runs
 from handlers.operate.reconciliation import promotions as promotions_of_round
 from handlers.platform import activity_adapter, bulkheads, instances, run_records
@@ -412,6 +413,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "promotions that were only recorded are left alone": lambda: mock.patch.object(
         promotions_of_round, "exists", return_value=True
+    ),
+    "cancellations of promotions are not kept": lambda: mock.patch.object(
+        promotions_of_api, "keep_cancellation"
     ),
     "promotions that broke are left alone": lambda: mock.patch.object(
         promotions_of_round, "is_broken", return_value=False

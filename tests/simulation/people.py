@@ -18,7 +18,9 @@ from handlers.operate.api.requests import Answer
 from handlers.operate.api.routes import ROUTES
 from handlers.platform.bulkheads import Unavailable
 from handlers.training.champions import choose_champion
+from orchestrations.contracts.promotions import PromotionStatus
 from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
 from tests.simulation.approvers import Approvers
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER
@@ -32,6 +34,7 @@ from tests.simulation.rollout_items import (
 )
 from tests.simulation.story import (
     Act,
+    CancelPromotion,
     CancelRun,
     Change,
     Forget,
@@ -96,6 +99,8 @@ class People:
         """Runs that were accepted as reproductions."""
         self.promotions: set[str] = set()
         """Promotions to the other workspace that were accepted."""
+        self.cancelled_promotions: dict[str, float] = {}
+        """Promotion → the second at which its cancellation was accepted."""
         self.replaced: set[str] = set()
         """Runs whose model was overwritten while it was judged."""
         self.approvers = Approvers(world, self)
@@ -283,6 +288,24 @@ class People:
         if answer.status == 202:
             self.promotions.add(answer.document["id"])
 
+    async def _cancel_promotion(self, _: CancelPromotion) -> None:
+        newest = self._newest(promotion.__name__)
+        if newest is None:
+            return
+        status = PromotionStatus.from_dict(newest.custom_status)
+        document = {"by": "ada", "reason": "another workspace", "to": status.to}
+        answer = await self._post(
+            "cancel_promotion",
+            json.dumps(document).encode(),
+            name=status.pipeline,
+            version=status.version,
+        )
+        # 404: the pipeline is not deployed now; 409: it has ended meanwhile.
+        assert answer.status in (202, 404, 409), answer
+        if answer.status == 202:
+            now = self._world.scheduler.time()
+            self.cancelled_promotions.setdefault(answer.document["id"], now)
+
     def _model_versions(self) -> list[str]:
         return [version for _, version in self._world.workspace.models]
 
@@ -378,6 +401,7 @@ AT_THE_API: Mapping[type[Act], Callable[[Any, Any], None]] = {
     RequestRun: _asking(People._request_run),
     Forget: _asking(People._forget),
     CancelRun: _asking(People._cancel_run),
+    CancelPromotion: _asking(People._cancel_promotion),
     Redrive: _asking(People._redrive),
     RedriveChanged: _asking(People._redrive_changed),
     Release: _asking(People._release),

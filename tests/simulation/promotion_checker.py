@@ -11,6 +11,10 @@ from orchestrations.names import approval_id, results_folder
 from orchestrations.training.promotion import promotion
 from tests.simulation.evidence import Evidence
 from tests.simulation.fakes.training import RESULTS_CONTAINER
+from tests.simulation.scheduler import START
+
+IN_FLIGHT_SECONDS = 120.0
+"""A step that had begun before the cancellation ends within this time."""
 
 
 def the_other_workspace_has_the_bits_of_the_version(evidence: Evidence) -> Iterator[str]:
@@ -89,13 +93,26 @@ def promotions_end_and_are_told(evidence: Evidence) -> Iterator[str]:
 
 
 def promotions_are_refused_for_a_reason(evidence: Evidence) -> Iterator[str]:
-    """A file of a model was written again, or the version was rolled back."""
+    """A file was written again, the version was rolled back, or somebody cancelled it."""
     for each in _ended(evidence):
         rolled_back = "landfall.rolled-back-at" in (
             evidence.world.workspace.models[each.model, each.version].tags
         )
-        if each.state == "refused" and not (evidence.world.overwritten or rolled_back):
+        is_cancelled = each.id in evidence.world.acts.cancelled_promotions
+        if each.state == "refused" and not (
+            evidence.world.overwritten or rolled_back or is_cancelled
+        ):
             yield f"{each.id} is refused: {each.why}"
+
+
+def cancelled_promotions_stop(evidence: Evidence) -> Iterator[str]:
+    """A cancelled promotion is refused, unless the version was being registered."""
+    recorded = {each.id: each for each in _recorded(evidence)}
+    for name, at in evidence.world.acts.cancelled_promotions.items():
+        status = recorded[name]
+        seconds = (status.since - START).total_seconds() - at
+        if status.state == "promoted" and seconds > IN_FLIGHT_SECONDS:
+            yield f"{name} is promoted {seconds:.0f} s after it was cancelled"
 
 
 def _recorded(evidence: Evidence) -> Iterator[PromotionStatus]:
@@ -117,4 +134,5 @@ INVARIANTS_OF_PROMOTIONS = (
     only_what_was_approved_is_promoted,
     promotions_end_and_are_told,
     promotions_are_refused_for_a_reason,
+    cancelled_promotions_stop,
 )

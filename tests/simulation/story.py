@@ -101,6 +101,10 @@ class CancelRun(Act):
     """Cancel the newest run over the HTTP API, if it has not ended."""
 
 
+class CancelPromotion(Act):
+    """Cancel the newest promotion over the HTTP API, if it has not ended."""
+
+
 class Terminate(Act):
     """Terminate an orchestrator's newest instance over the durable API, if it has not ended."""
 

@@ -22,6 +22,7 @@ from tests.simulation.story import (
     DAY,
     HOUR,
     CallFault,
+    CancelPromotion,
     CancelRun,
     DelayJobEvent,
     Delete,
@@ -392,6 +393,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "promotions that broke are left alone": (
         "promotions_end_and_are_told",
         [UPLOAD, PromoteToProduction(at=4 * HOUR), TERMINATED_PROMOTION],
+    ),
+    "cancellations of promotions are not kept": (
+        "cancelled_promotions_stop",
+        [UPLOAD, PromoteToProduction(at=4 * HOUR), CancelPromotion(at=4 * HOUR + 60)],
     ),
     "rollouts ask nobody": ("traffic_moves_as_people_agree", ASKED),
     "all services share threads": (

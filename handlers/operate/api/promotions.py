@@ -21,11 +21,13 @@ from handlers.platform.instances import (
     is_broken,
     parsed,
     start_once,
+    wake_up,
 )
 from handlers.platform.tags import tags_of
 from handlers.training.promotions import (
     clients_of,
     find_destination,
+    keep_cancellation,
     keep_promotion,
     read_promotions,
 )
@@ -36,13 +38,13 @@ from orchestrations.contracts.promotions import (
     PromotionState,
     PromotionStatus,
 )
-from orchestrations.contracts.runs import Model
+from orchestrations.contracts.runs import CancelRequest, Model
 from orchestrations.errors import PermanentError
 from orchestrations.training.promotion import promotion
 
 
 class Promote(Asked):
-    """Body of POST /api/pipelines/{name}/models/{version}/promotions."""
+    """Body of POST /api/pipelines/{name}/models/{version}/promotions and …/promotions/cancel."""
 
     reason: str = Field(min_length=1, max_length=200)
     to: str = Field(min_length=1, max_length=40)
@@ -138,6 +140,35 @@ async def promote_to_workspace(
         await start_once(starter, promotion.__name__, status.id, given, again=is_broken)
     on = f"model {pipeline.model.name}:{version}"
     await STORAGE.ask(keep_action, clients, f"promote to {asked.to}", on, asked, outcome=status.id)
+    path = f"/api/pipelines/{pipeline.name}/models/{version}/promotions"
+    return Accepted(id=status.id, status_url=f"{path}?to={asked.to}")
+
+
+async def cancel_promotion(
+    clients: Clients,
+    starter: DurableOrchestrationClient,
+    pipeline: Pipeline,
+    asked: Promote,
+    *,
+    version: str,
+    now: datetime,
+) -> Accepted:
+    """Stop the promotion of a version to a workspace at its next step; it ends as refused.
+
+    A version that is registered there meanwhile stays, and the promotion ends as promoted. The
+    request is recorded before the promotion is woken up: if it misses that, it finds the record.
+    """
+    status = await STORAGE.ask(_newest, clients, pipeline, version, asked.to)
+    model = f"{pipeline.model.name}:{version}"
+    if status is None:
+        raise Problem(404, "unknown-promotion", f"{model} was not promoted to {asked.to}")
+    if status.state in ENDED:
+        raise Problem(409, "promotion-has-ended", f"{status.id} has ended as {status.state}")
+    cancel = CancelRequest(by=asked.by, reason=asked.reason)
+    await STORAGE.ask(keep_cancellation, clients, status, cancel, at=now)
+    await wake_up(starter, status.id)
+    what = f"cancel promotion to {asked.to}"
+    await STORAGE.ask(keep_action, clients, what, f"model {model}", asked, outcome=status.id)
     path = f"/api/pipelines/{pipeline.name}/models/{version}/promotions"
     return Accepted(id=status.id, status_url=f"{path}?to={asked.to}")
 

@@ -78,6 +78,11 @@ ROUTES = (
     Route("GET", "pipelines/{name}/models/{version}/promotions", "promotions.list_promotions"),
     Route(
         "POST",
+        "pipelines/{name}/models/{version}/promotions/cancel",
+        "promotions.cancel_promotion",
+    ),
+    Route(
+        "POST",
         "pipelines/{name}/models/{version}/promote",
         "champion_changes.promote_model",
         AZURE_ML,

@@ -19,18 +19,21 @@ def promote(
     *,
     to: Annotated[str, typer.Option(help="The name of a workspace in workspaces.yml.")],
     reason: Reason,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop it instead.")] = False,
     by: By = None,
     yes: Yes = False,
 ) -> None:
     """Copy a version, with its lineage, into another workspace, and follow it until it is there.
 
     The exit code is 1 if it is refused or rejected. A repeated command follows the same promotion.
+    With `--cancel` it is refused at its next step; the exit code is 1 if it was promoted before.
     """
     pipeline, version = find_version(session, model)
     output = session.output
-    session.confirm(f"Promote {pipeline['model']}:{version} to {to}?", is_confirmed=yes)
+    verb = "Stop the promotion of" if cancel else "Promote"
+    session.confirm(f"{verb} {pipeline['model']}:{version} to {to}?", is_confirmed=yes)
     path = f"/api/pipelines/{pipeline['name']}/models/{version}/promotions"
-    done = session.request(path, to=to, reason=reason, by=by)
+    done = session.request(f"{path}/cancel" if cancel else path, to=to, reason=reason, by=by)
     shown: tuple[Any, ...] = ()
     while True:
         found = session.follow(path, to=to)["promotions"]
@@ -53,5 +56,5 @@ def promote(
             )
 
     output.show(current, people)
-    if current["state"] != "promoted":
+    if current["state"] != ("refused" if cancel else "promoted"):
         raise typer.Exit(Exit.FAILED)

@@ -17,15 +17,21 @@ from azure.ai.ml.entities import Model as AzureMLModel
 from azure.storage.blob import BlobClient
 
 from demo.console import run, run_by
-from handlers.notify.approvals import record_answer
+from handlers.notify.approvals import read_question, record_answer
 from handlers.platform.activity_adapter import functions
 from handlers.platform.clients import Clients
 from handlers.training import model_files, promotions
-from handlers.training.promotions import clients_of, find_destination, target_folder
+from handlers.training.promotions import (
+    clients_of,
+    find_destination,
+    keep_cancellation,
+    target_folder,
+)
 from harness.waiting import until
 from orchestrations.configuration.approve import Approval
 from orchestrations.contracts.approvals import Answer
 from orchestrations.contracts.promotions import PromotionInput, PromotionStatus
+from orchestrations.contracts.runs import CancelRequest
 from orchestrations.names import approval_id
 from orchestrations.training.promotion import promotion
 from tests.local.handlers.cloud import PRODUCTION, Cloud
@@ -70,9 +76,9 @@ class Trained:
         attempt: int = 0,
         *,
         rule: Approval | None = None,
-        verb: Literal["approve", "reject"] = "approve",
+        verb: Literal["approve", "reject", "cancel"] = "approve",
     ) -> PromotionStatus:
-        """Promote it, to its end; the person answers after a minute."""
+        """Promote it, to its end; the person answers, or cancels it, after a minute."""
         status, clients = self.status(attempt), self.cloud.clients
         driver = Driver(
             activities={each.__name__: each for each in functions(clients)},
@@ -80,7 +86,11 @@ class Trained:
         )
         given = PromotionInput(status=status, rule=rule)
         name = approval_id(status.id, "promotion")
-        if rule is not None:
+        if verb == "cancel":
+            cancel = CancelRequest(by="bob", reason="another workspace")
+            at = driver.now
+            driver.at(60, lambda: keep_cancellation(clients, status, cancel, at=at))
+        elif rule is not None:
             answer = Answer(verb=verb, by="bob", reason="its numbers", at=driver.now)
             driver.at(60, lambda: record_answer(clients, name, answer))
         instance = driver.start(promotion.__name__, status.id, given.to_dict())
@@ -182,6 +192,17 @@ def test_what_a_person_rejects_goes_nowhere(trained: Trained) -> None:
     ended = trained.promote(rule=RULE, verb="reject")
     assert (ended.state, ended.why) == ("rejected", "rejected by bob: its numbers")
     assert not trained.copy_of("model.json").exists()
+
+
+def test_what_a_person_cancels_goes_nowhere_and_its_question_is_void(trained: Trained) -> None:
+    ended = trained.promote(rule=RULE, verb="cancel")
+    assert (ended.state, ended.why) == ("refused", "cancelled by bob: another workspace")
+    question = read_question(trained.cloud.clients, str(ended.approval))
+    assert question is not None
+    assert question.answer is not None
+    assert question.answer.verb == "void"
+    assert not trained.copy_of("model.json").exists()
+    assert trained.promote(1).state == "promoted"
 
 
 def test_a_copy_that_died_halfway_is_continued(

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from handlers.operate.api.promotions import list_promotions, promote_to_workspace
+from handlers.operate.api.promotions import (
+    cancel_promotion,
+    list_promotions,
+    promote_to_workspace,
+)
 from handlers.operate.api.requests import Answer
-from handlers.training.promotions import keep_promotion, read_promotions
-from orchestrations.contracts.promotions import PromotionInput
+from handlers.training.promotions import keep_promotion, list_model_files, read_promotions
+from orchestrations.contracts.promotions import ListModelFiles, PromotionInput
+from orchestrations.errors import PromotionRefused
 from tests.fakes.azure_ml import World, make_world
 from tests.fakes.durable_client import TaskHub
 from tests.unit.handlers.asking import ask, check_problem
@@ -40,11 +45,18 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-async def promote(world: World, hub: TaskHub, version: str = "3", **given: str) -> Answer:
+async def promote(
+    world: World,
+    hub: TaskHub,
+    version: str = "3",
+    *,
+    route: Any = promote_to_workspace,
+    **given: str,
+) -> Answer:
     asked = {"by": "ada", "reason": "it is better", "to": "production"} | given
     body: Any = json.dumps(asked).encode()
     return await ask(
-        promote_to_workspace,
+        route,
         world.clients,
         hub,
         PIPELINE,
@@ -89,3 +101,19 @@ async def test_what_cannot_be_promoted_is_refused_with_the_reason(world: World) 
     check_problem(await promote(world, hub, to="prod"), 409, "no-such-workspace", known)
     check_problem(await promote(world, hub, "4"), 409, "not-promotable", "did not train it")
     check_problem(await promote(world, hub, "5"), 404, "unknown-model")
+
+
+async def test_a_cancelled_promotion_is_refused_at_its_next_step(world: World) -> None:
+    hub = TaskHub()
+    missing = await promote(world, hub, route=cancel_promotion)
+    check_problem(missing, 404, "unknown-promotion", "digits:3 was not promoted")
+    await promote(world, hub)
+    answer = await promote(world, hub, route=cancel_promotion, reason="wrong workspace")
+    assert (answer.status, answer.document["id"]) == (202, ID)
+    assert hub.raised == [(ID, "wake_up")]
+    (status,) = read_promotions(world.clients, PIPELINE.name, "3")
+    with pytest.raises(PromotionRefused, match="cancelled by ada: wrong workspace"):
+        list_model_files(world.clients, ListModelFiles(promotion=status))
+    keep_promotion(world.clients, status.model_copy(update={"state": "promoted"}))
+    ended = await promote(world, hub, route=cancel_promotion)
+    check_problem(ended, 409, "promotion-has-ended", "has ended as promoted")
