@@ -290,7 +290,7 @@ class People:
 
     async def _cancel_promotion(self, _: CancelPromotion) -> None:
         newest = self._newest(promotion.__name__)
-        if newest is None:
+        if newest is None or newest.custom_status is None:  # it has not begun
             return
         status = PromotionStatus.from_dict(newest.custom_status)
         document = {"by": "ada", "reason": "another workspace", "to": status.to}

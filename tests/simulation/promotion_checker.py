@@ -124,6 +124,8 @@ def _recorded(evidence: Evidence) -> Iterator[PromotionStatus]:
 def _ended(evidence: Evidence) -> Iterator[PromotionStatus]:
     for instance in evidence.world.hub.instances.values():
         if instance.execution.name == promotion.__name__ and not instance.is_live:
+            if instance.custom_status is None:
+                continue  # terminated before it began
             status = PromotionStatus.from_dict(instance.custom_status)
             if status.state in ENDED and not instance.error:
                 yield status
