@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 from multidict import CIMultiDict
@@ -32,6 +32,7 @@ from localazure.machinelearning.serving.store import (
     list_deployments,
 )
 from localazure.machinelearning.serving.traffic import choose, choose_mirror, parse_traffic
+from localazure.processes.background import cancel
 from localazure.runtime.identity import InvalidTokenError, TokenIssuer
 from localazure.sqlite.database import Database
 
@@ -94,12 +95,7 @@ class Scoring:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._mirrors]
-        if self._flushing is not None:
-            tasks.append(self._flushing)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(self._flushing, *self._mirrors)
         await self.flush()
 
     async def answer(
