@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from localazure.machinelearning.serving.store import (
 )
 from localazure.machinelearning.serving.traffic import choose, choose_mirror, parse_traffic
 from localazure.processes.background import cancel
-from localazure.runtime.identity import InvalidTokenError, TokenIssuer
+from localazure.runtime.identity import InvalidTokenError, TokenIssuer, is_one_of
 from localazure.sqlite.database import Database
 
 DEPLOYMENT_HEADER = "azureml-model-deployment"
@@ -149,9 +148,7 @@ class Scoring:
         if scheme.lower() != "bearer":
             return False
         if endpoint.properties.get("authMode") == "Key":
-            secret = credential.encode()
-            keys = (endpoint.primary_key.encode(), endpoint.secondary_key.encode())
-            return any(secrets.compare_digest(secret, key) for key in keys)
+            return is_one_of(credential, (endpoint.primary_key, endpoint.secondary_key))
         try:
             self._tokens.check(credential, now=self._clock())
         except InvalidTokenError:
