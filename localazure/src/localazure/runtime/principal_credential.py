@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import TracebackType
 from typing import Any, Self
 
 from azure.core.credentials import AccessToken
@@ -48,5 +49,10 @@ class AsyncPrincipalCredential:
         """Return itself."""
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
         """Nothing to close."""
