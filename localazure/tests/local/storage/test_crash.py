@@ -75,17 +75,20 @@ async def is_uploaded(container: ContainerClient, name: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize("file", ["azurite.log", "azurite.pid"])
 async def test_azurite_is_started_again_as_soon_as_it_can_be(
-    environment: Environment, caplog: pytest.LogCaptureFixture
+    environment: Environment, caplog: pytest.LogCaptureFixture, file: str
 ) -> None:
+    """Of the files, one is opened before the process starts, and one afterwards."""
     async with serve(environment), landing(environment) as container:
-        log = environment.part_folder("storage") / "azurite.log"
-        log.unlink()
-        log.mkdir()  # as on a full disk, it cannot be opened
-        azurite_of(environment).kill()
+        azurite = azurite_of(environment)
+        path = environment.part_folder("storage") / file
+        path.unlink()
+        path.mkdir()  # as on a full disk, it cannot be written
+        azurite.kill()
         await eventually(lambda: "running Azurite failed" in caplog.text)
         assert "IsADirectoryError" in caplog.text
-        log.rmdir()
+        path.rmdir()
         await eventually(partial(is_uploaded, container, "after"))
 
 
