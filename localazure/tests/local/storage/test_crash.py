@@ -90,6 +90,9 @@ async def test_azurite_is_started_again_as_soon_as_it_can_be(
         assert "IsADirectoryError" in caplog.text
         path.rmdir()
         await eventually(partial(is_uploaded, container, "after"))
+        location = str(environment.part_folder("storage") / "azurite")
+        (only,) = [each for each in psutil.Process().children() if location in each.cmdline()]
+        assert only == azurite_of(environment)
 
 
 async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
