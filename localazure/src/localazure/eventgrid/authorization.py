@@ -6,13 +6,12 @@ Source: https://learn.microsoft.com/azure/event-grid/authenticate-with-access-ke
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
-from localazure.runtime.identity import InvalidTokenError, TokenIssuer
+from localazure.runtime.identity import InvalidTokenError, TokenIssuer, is_one_of
 from localazure.runtime.roles import RoleAssignments
 
 KEY_HEADER = "aeg-sas-key"
@@ -75,7 +74,7 @@ def authorize(headers: Mapping[str, str], path: str, keys: Sequence[str], now: d
     given = headers.get(KEY_HEADER)
     token = headers.get(TOKEN_HEADER)
     if given is not None:
-        if not any(hmac.compare_digest(given.encode(), key.encode()) for key in keys):
+        if not is_one_of(given, keys):
             raise Unauthorized(
                 f"the key in {KEY_HEADER} is not the key of {path}: each topic has its own "
                 "(endpoints.json in the state folder has them)"
@@ -93,9 +92,10 @@ def _check_token(token: str, path: str, keys: Sequence[str], now: datetime) -> N
         raise Unauthorized(f"{TOKEN_HEADER} must have the form r=…&e=…&s=…")
     try:
         given = base64.b64decode(unquote_plus(signature.replace("+", "%2B")), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise Unauthorized(f"the signature in {TOKEN_HEADER} is not base64") from error
-    expected = [hmac.digest(base64.b64decode(key), signed.encode(), "sha256") for key in keys]
+    text = signed.encode(errors="surrogatepass")
+    expected = [hmac.digest(base64.b64decode(key), text, "sha256") for key in keys]
     if not any(hmac.compare_digest(each, given) for each in expected):
         raise Unauthorized(f"the signature in {TOKEN_HEADER} is wrong")
     expires = _parse_expiry(fields["e"][0])

@@ -17,6 +17,7 @@ from localazure.eventgrid.configuration import Subscription
 from localazure.eventgrid.retry import Outcome, RetrySchedule, Verdict
 from localazure.eventgrid.schemas import Event, Schema, convert
 from localazure.eventgrid.store import Delivery, Store
+from localazure.processes.background import cancel
 from localazure.processes.pauses import wait_at_most
 
 logger = logging.getLogger(__name__)
@@ -90,9 +91,7 @@ class DeliveryWorker:
                 self._start_deliveries(now_seconds)
                 await self._pause(now_seconds)
         finally:
-            for task in self._in_flight:
-                task.cancel()
-            await asyncio.gather(*self._in_flight, return_exceptions=True)
+            await cancel(*self._in_flight)
 
     def _has_room(self) -> bool:
         # While the port is closed, one delivery at a time tries to connect.

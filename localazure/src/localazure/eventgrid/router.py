@@ -33,7 +33,7 @@ from localazure.eventgrid.http_endpoint import HttpEndpoint
 from localazure.eventgrid.schemas import Event, Schema
 from localazure.eventgrid.store import Store
 from localazure.faults.injector import Injector
-from localazure.processes.background import keep_doing
+from localazure.processes.background import cancel, keep_doing
 from localazure.processes.pauses import wait_at_most
 from localazure.runtime.environment import Environment
 
@@ -152,12 +152,9 @@ class Router:
         subscription = self._parse(body)
         await self._store.put_subscription(name, body)
         replaced = self._running.get(name)
-        if replaced is not None and replaced.task is not None:
-            replaced.task.cancel()
-        # There is no await since `cancel`, so that no event is published in between.
+        # No await is between the two, so that no event is published in between.
         self._run(subscription)
-        if replaced is not None and replaced.task is not None:
-            await asyncio.gather(replaced.task, return_exceptions=True)
+        await cancel(replaced and replaced.task)
         return subscription
 
     async def delete_subscription(self, name: str) -> bool:
@@ -291,6 +288,4 @@ class Router:
 
     async def _end(self, name: str) -> None:
         running = self._running.pop(name, None)
-        if running is not None and running.task is not None:
-            running.task.cancel()
-            await asyncio.gather(running.task, return_exceptions=True)
+        await cancel(running and running.task)

@@ -45,6 +45,7 @@ from localazure.machinelearning.pipelines.advance import PipelinePass
 from localazure.machinelearning.store import Resource, get_resource
 from localazure.machinelearning.sweeps.advance import SweepPass, TrialMetrics, read_trial_metrics
 from localazure.machinelearning.workspace import Workspace
+from localazure.processes.background import cancel
 from localazure.processes.pauses import wait_at_most
 from localazure.runtime.roles import RoleAssignments
 
@@ -76,10 +77,7 @@ class ControlLoop:
 
     async def __aexit__(self, *_: object) -> None:
         """End all runners immediately; the next start queues their jobs again."""
-        tasks = [*self._preemptions, *([] if self._loop is None else [self._loop])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(self._loop, *self._preemptions)
         await self.attempts.close()
 
     def wake(self) -> None:

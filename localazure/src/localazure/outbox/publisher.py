@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from localazure.processes.background import keep_doing
+from localazure.processes.background import doing
 
 logger = logging.getLogger(__name__)
 
@@ -51,15 +51,11 @@ async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[
         key: the topic's access key.
     """
     headers = {"aeg-sas-key": key, "Content-Type": "application/json; charset=utf-8"}
-    async with aiohttp.ClientSession(headers=headers, timeout=TIMEOUT) as session:
-        task = asyncio.create_task(
-            keep_doing("publishing events", lambda: _publish_all(outbox, session, endpoint))
-        )
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    async with (
+        aiohttp.ClientSession(headers=headers, timeout=TIMEOUT) as session,
+        doing("publishing events", lambda: _publish_all(outbox, session, endpoint)),
+    ):
+        yield
 
 
 async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint: str) -> None:

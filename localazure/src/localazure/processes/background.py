@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -70,3 +71,21 @@ async def keep_doing(
                 exc_info=error if failures == 1 else None,
             )
             await sleep(pause)
+
+
+@contextlib.asynccontextmanager
+async def doing(what: str, work: Callable[[], Awaitable[Any]]) -> AsyncGenerator[None]:
+    """`keep_doing` work while the context lasts."""
+    task = asyncio.create_task(keep_doing(what, work))
+    try:
+        yield
+    finally:
+        await cancel(task)
+
+
+async def cancel(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks, and wait for their ends, however they end. None: it was never begun."""
+    begun = [task for task in tasks if task is not None]
+    for task in begun:
+        task.cancel()
+    await asyncio.gather(*begun, return_exceptions=True)

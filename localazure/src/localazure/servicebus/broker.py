@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from localazure.processes.background import cancel
 from localazure.servicebus import contents, store
 from localazure.servicebus.commits import Clock, Commits
 from localazure.servicebus.configuration import NamespaceConfiguration
@@ -97,10 +98,7 @@ class Broker:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = 0  # no time is earlier, so no new alarm is set
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*self._tasks)
 
     # --- sending ----------------------------------------------------------------------------------
 

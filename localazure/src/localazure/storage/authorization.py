@@ -6,7 +6,6 @@ its principal; the request is then signed with the account's key.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -15,7 +14,7 @@ from typing import Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer
+from localazure.runtime.identity import STORAGE_AUDIENCE, InvalidTokenError, TokenIssuer, is_one_of
 from localazure.runtime.roles import RoleAssignments
 from localazure.storage import account_kinds, blob_names, request_times
 from localazure.storage.actions import Needed, needed_for
@@ -151,8 +150,7 @@ class Gate:
         if authorization.lower().startswith("bearer "):
             return None
         expected = self._signature(Service.BLOB, method, target, headers)
-        is_authentic = hmac.compare_digest(expected.encode(), authorization.encode())
-        return None if is_authentic else NOT_AUTHENTIC
+        return None if is_one_of(authorization, [expected]) else NOT_AUTHENTIC
 
     def _signed(
         self, service: Service, method: str, target: str, headers: CIMultiDict[str]

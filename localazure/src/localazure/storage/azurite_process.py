@@ -24,6 +24,7 @@ from pathlib import Path
 import psutil
 
 from localazure.errors import StartError
+from localazure.processes.background import doing
 from localazure.processes.lifetime import die_with_parent, end
 from localazure.runtime.environment import LOOPBACK, Environment
 from localazure.storage.azurite_installation import PACKAGE, find_entry, find_node
@@ -48,7 +49,6 @@ START_TIMEOUT_SECONDS = 120.0
 STOP_TIMEOUT_SECONDS = 10.0
 PORT_POLL_SECONDS = 0.05
 RESTART_DELAY_SECONDS = 0.2
-MAX_RESTART_DELAY_SECONDS = 5.0
 # Longer than the proxy's timeout, so that the proxy never uses a connection that Azurite closes.
 KEEP_ALIVE_SECONDS = 600
 LOG_TAIL_CHARACTERS = 2000
@@ -90,30 +90,24 @@ class AzuriteProcess:
             AzuriteFailed: Azurite ended at once.
         """
         end_leftover(self._pid_file, self._location)
-        await self._start()
-        supervisor = asyncio.create_task(self._supervise())
         try:
-            yield
+            await self._start()
+            async with doing("running Azurite", self._run_on):
+                yield
         finally:
-            supervisor.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await supervisor
             await self._stop()
 
-    async def _supervise(self) -> None:
-        delay_seconds = RESTART_DELAY_SECONDS
+    async def _run_on(self) -> None:
+        """Start Azurite whenever it does not run. Raises the errors of a start."""
         while True:
-            if self._process is not None:
-                code = await self._process.wait()
-                self.ready.clear()
-                logger.warning("Azurite ended with exit code %s; starting it again", code)
-            await asyncio.sleep(delay_seconds)
-            try:
+            if not self.ready.is_set():
+                await self._stop()  # it may run, and not listen
                 await self._start()
-                delay_seconds = RESTART_DELAY_SECONDS
-            except AzuriteFailed as error:
-                logger.error("%s", error)  # noqa: TRY400 - the message is complete
-                delay_seconds = min(2 * delay_seconds, MAX_RESTART_DELAY_SECONDS)
+            assert self._process is not None  # since it is ready
+            code = await self._process.wait()
+            self.ready.clear()
+            logger.warning("Azurite ended with exit code %s; starting it again", code)
+            await asyncio.sleep(RESTART_DELAY_SECONDS)
 
     async def _start(self) -> None:
         self._location.mkdir(parents=True, exist_ok=True)
@@ -151,13 +145,11 @@ class AzuriteProcess:
         for port in self._ports:
             while not await _accepts(port):
                 if process.returncode is not None:
-                    self._process = None
                     raise AzuriteFailed(
                         f"Azurite ended with exit code {process.returncode} before it listened on "
                         f"{LOOPBACK}:{port}: {self._log_tail()}"
                     )
                 if asyncio.get_running_loop().time() > deadline_seconds:
-                    await self._stop()
                     raise AzuriteFailed(
                         f"Azurite did not listen on {LOOPBACK}:{port} within "
                         f"{START_TIMEOUT_SECONDS} s: {self._log_tail()}"

@@ -11,7 +11,6 @@ https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Callable
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from typing import Final, NamedTuple
 
 from multidict import CIMultiDict
 
+from localazure.runtime.identity import is_one_of
 from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
 from localazure.storage_client.signature import sign_request
 
@@ -72,7 +72,7 @@ def to_path_style(
             key = key_of(account)
             return sign_request(method, f"http://localhost{of}", lowered, account=account, key=key)
 
-        if not hmac.compare_digest(signature(target).encode(), authorization.encode()):
+        if not is_one_of(authorization, [signature(target)]):
             return NOT_AUTHENTIC
         headers["Authorization"] = signature(translated)
     return PathStyle(translated, headers)

@@ -52,7 +52,9 @@ def sign_request(
     address = urlsplit(url)
     text_of = _table_text if is_table else _blob_or_queue_text
     text = text_of(method, address, headers, f"/{account}{address.path}")
-    digest = hmac.digest(base64.b64decode(key, validate=True), text.encode(), hashlib.sha256)
+    digest = hmac.digest(
+        base64.b64decode(key, validate=True), text.encode(errors="surrogateescape"), hashlib.sha256
+    )
     return f"SharedKey {account}:{base64.b64encode(digest).decode()}"
 
 

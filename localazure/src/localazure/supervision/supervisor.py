@@ -31,6 +31,7 @@ import psutil
 from localazure.errors import StartError
 from localazure.processes import log_rotation, owner_lock
 from localazure.processes.atomic_file import write_atomically
+from localazure.processes.background import cancel
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
 from localazure.processes.ports import free_address
@@ -316,8 +317,7 @@ async def running(
             try:
                 yield environment, keeper
             finally:
-                keeper.cancel()
-                await asyncio.gather(keeper, return_exceptions=True)
+                await cancel(keeper)
         except* StartError as errors:
             raise StartError("\n".join(str(error) for error in errors.exceptions)) from None
         finally:

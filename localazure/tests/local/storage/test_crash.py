@@ -7,13 +7,16 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncGenerator
+from functools import partial
 
 import psutil
+import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import ContainerClient
 from azure.storage.queue.aio import QueueServiceClient
 
+from harness.waiting import eventually
 from localazure.runtime.environment import Environment
 from localazure.storage.azurite_process import end_leftover
 from localazure.storage.service import serve
@@ -64,6 +67,34 @@ async def leftover_azurite(
             await process.wait()
 
 
+async def is_uploaded(container: ContainerClient, name: str) -> bool:
+    """Upload a blob, unless storage refuses it with a status that clients retry."""
+    with contextlib.suppress(AzureError):
+        await container.upload_blob(name, b"y", overwrite=True)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("file", ["azurite.log", "azurite.pid"])
+async def test_azurite_is_started_again_as_soon_as_it_can_be(
+    environment: Environment, caplog: pytest.LogCaptureFixture, file: str
+) -> None:
+    """Of the files, one is opened before the process starts, and one afterwards."""
+    async with serve(environment), landing(environment) as container:
+        azurite = azurite_of(environment)
+        path = environment.part_folder("storage") / file
+        path.unlink()
+        path.mkdir()  # as on a full disk, it cannot be written
+        azurite.kill()
+        await eventually(lambda: "running Azurite failed" in caplog.text)
+        assert "IsADirectoryError" in caplog.text
+        path.rmdir()
+        await eventually(partial(is_uploaded, container, "after"))
+        location = str(environment.part_folder("storage") / "azurite")
+        (only,) = [each for each in psutil.Process().children() if location in each.cmdline()]
+        assert only == azurite_of(environment)
+
+
 async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
     environment: Environment,
 ) -> None:
@@ -85,12 +116,7 @@ async def test_kill_9_of_azurite_loses_nothing_and_the_part_starts_it_again(
         first = azurite_of(environment)
         first.kill()
         # A request waits meanwhile, or is refused with a status that clients retry.
-        async with asyncio.timeout(60):
-            while True:
-                with contextlib.suppress(AzureError):
-                    await container.upload_blob("after", b"y", overwrite=True)
-                    break
-                await asyncio.sleep(0.05)
+        await eventually(partial(is_uploaded, container, "after"))
         assert azurite_of(environment).pid != first.pid
         expected = {f"k/{number}" for number in range(20)} - {"k/3"} | {"after"}
         assert await names_in(container) == expected

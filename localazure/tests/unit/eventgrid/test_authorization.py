@@ -38,11 +38,15 @@ def test_key_and_token_are_accepted() -> None:
         ({}, "aeg-sas-key"),
         ({"aeg_sas_key": OTHER}, "not the key"),
         ({"aeg_sas_key": "ключ"}, "not the key"),
+        ({"aeg_sas_key": "\udcff"}, "not the key"),  # a byte that is no UTF-8
         ({"aeg_sas_token": "nonsense"}, "form"),
         ({"aeg_sas_token": token(key=OTHER)}, "signature"),
         ({"aeg_sas_token": token(hours=-1)}, "expired"),
         ({"aeg_sas_token": token(endpoint="http://h/topics/other/api/events")}, "other"),
         ({"aeg_sas_token": token() + "!"}, "base64|wrong"),
+        ({"aeg_sas_token": token() + "ä"}, "base64"),
+        ({"aeg_sas_token": "\udcff" + token()}, "form"),
+        ({"aeg_sas_token": token().replace("&s=", "\udcff&s=")}, "wrong"),
     ],
 )
 def test_everything_else_is_refused_without_showing_the_key(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 
@@ -8,6 +9,8 @@ import pytest
 from localazure.processes.background import (
     FAILURES_ALLOWED,
     LONGEST_PAUSE_SECONDS,
+    cancel,
+    doing,
     keep_doing,
 )
 
@@ -66,3 +69,33 @@ async def test_a_process_that_cannot_do_its_work_ends() -> None:
     assert trial.ended == 1
     assert len(trial.pauses) == FAILURES_ALLOWED
     assert max(trial.pauses) == LONGEST_PAUSE_SECONDS
+
+
+async def test_tasks_have_ended_once_they_are_cancelled() -> None:
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # as one that closes a connection
+            ended.append(name)
+            raise sqlite3.OperationalError(name)
+
+    tasks = [asyncio.create_task(work(name)) for name in "ab"]
+    await asyncio.sleep(0)
+    await cancel(tasks[0], None, tasks[1])
+    assert ended == ["a", "b"]
+
+
+async def test_what_a_context_does_is_done_again_and_ends_with_it() -> None:
+    trial, is_done = Trial(failures=1), asyncio.Event()
+
+    async def work() -> None:
+        await trial.work()
+        is_done.set()
+        await asyncio.Event().wait()
+
+    async with doing("the trial", work):
+        await is_done.wait()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""The broker of the tests."""
+"""The broker and the client of the tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.amqp_peer import Peer
 from harness.running_broker import World
 
 
@@ -16,3 +17,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await made.start()
     yield made
     await made.stop()
+
+
+@pytest.fixture
+def peer() -> Peer:
+    """A peer with an open connection and an open session."""
+    opened = Peer()
+    opened.opens()
+    return opened

@@ -18,14 +18,6 @@ from localazure.servicebus.amqp.session import (
 )
 
 
-@pytest.fixture
-def peer() -> Peer:
-    """A peer with an open connection and an open session."""
-    opened = Peer()
-    opened.opens()
-    return opened
-
-
 @pytest.mark.parametrize(
     ("init", "outcome"),
     [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from harness.amqp_peer import MAX_SIZE, Peer
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import performatives as p
@@ -17,14 +15,6 @@ from localazure.servicebus.amqp.link import (
     MessageReceived,
 )
 from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID, LinkAttached
-
-
-@pytest.fixture
-def peer() -> Peer:
-    """A peer with an open connection and an open session."""
-    opened = Peer()
-    opened.opens()
-    return opened
 
 
 def test_credit_is_renewed_when_half_is_used_and_answered(peer: Peer) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import jwt
 import pytest
 
+from harness.running_broker import World, message
 from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
-from localazure.servicebus import contents, server, store
+from localazure.servicebus import contents, server
 from localazure.servicebus.addresses import SubQueueKind
 from localazure.servicebus.amqp import frames
 from localazure.servicebus.amqp import message as amqp_message
@@ -22,19 +23,8 @@ from localazure.servicebus.amqp.session import FIRST_OUTGOING_ID
 from localazure.servicebus.amqp.types import Described, Symbol, ULong
 from localazure.servicebus.authorization import SharedKey
 from localazure.servicebus.broker import Broker
-from localazure.servicebus.configuration import (
-    NamespaceConfiguration,
-    Queue,
-    Subscription,
-    Topic,
-)
+from localazure.servicebus.configuration import NamespaceConfiguration
 from localazure.servicebus.server import ClientProtocol
-from localazure.sqlite.database import Database
-
-CONFIGURATION = NamespaceConfiguration(
-    queues=(Queue(name="q"),),
-    topics=(Topic(name="t", subscriptions=(Subscription(name="s"),)),),
-)
 
 
 class Wire(asyncio.Transport):
@@ -114,37 +104,28 @@ class Session:
 
 
 @pytest.fixture
-async def clock() -> list[int]:
-    return [1_000_000]
-
-
-@pytest.fixture
-async def client(tmp_path: Path, clock: list[int]) -> AsyncIterator[Session]:
-    database = Database(tmp_path / "servicebus.db", store.MIGRATIONS)
-    broker = await Broker.start(CONFIGURATION, database, lambda: clock[0])
+async def client(world: World) -> AsyncIterator[Session]:
     clients: set[ClientProtocol] = set()
-    session = Session(broker, clients)
+    session = Session(world.broker, clients)
     assert clients == {session.protocol}
     assert session.protocol.authorization.authenticate("PLAIN", b"\0k\0v")
     yield session
     session.protocol.connection_lost(None)
     assert not clients
-    await broker.stop()
-    database.close()
 
 
 def token(expiry_seconds: int) -> str:
     return jwt.encode({"exp": expiry_seconds}, "k" * 32)
 
 
-async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[int]) -> None:
-    client = Session(client.protocol.broker, set())
+async def test_a_token_that_expires_ends_its_links(world: World) -> None:
+    client = Session(world.broker, set())
     client.protocol.authorization.put_token("sb://h/q", token(1500), 1000)
     attached, _ = client.attaches("q", receives=False)
     assert attached.target == p.Target("q")
     client.protocol.tick(80_000)
     assert [item for item in client.wire.performatives() if item is not None] == []
-    clock[0] = 1_500_000
+    world.now_ms = 1_500_000
     client.protocol.tick(80_000)
     *_, detach = client.wire.performatives()
     assert detach.error.condition == "amqp:unauthorized-access"
@@ -158,7 +139,7 @@ async def test_a_token_that_expires_ends_its_links(client: Session, clock: list[
     [
         ("missing", True, "amqp:not-found"),
         ("t", True, "amqp:not-allowed"),
-        ("t/Subscriptions/s", False, "amqp:not-allowed"),
+        ("t/Subscriptions/a", False, "amqp:not-allowed"),
         ("q/$DeadLetterQueue", False, "amqp:not-allowed"),
         ("q/$Transfer/$DeadLetterQueue", False, "amqp:not-allowed"),
         (None, False, "amqp:not-allowed"),
@@ -217,25 +198,25 @@ CHANGES = {Symbol("attempt"): 2, Symbol("why"): "busy"}
     ],
 )
 async def test_an_outcome_modifies_application_properties(
+    world: World,
     client: Session,
     outcome: p.Composite,
     dead: bool,  # noqa: FBT001 - pytest gives it by name
 ) -> None:
-    queue = client.protocol.broker.namespace.find("q")
-    assert queue is not None
+    queue = world.entity("q")
     properties = encode(Described(ULong(0x74), {"kept": 1, "attempt": 1}))
-    await client.protocol.broker.send(queue, [contents.parse(properties)])
+    await world.broker.send(queue, [contents.parse(properties)])
     client.attaches("q", receives=True)
     await client.settles(client.receives(), outcome)
     sub_queue = queue.sub_queues[SubQueueKind(dead)]
-    (payload,) = client.protocol.broker.peek(sub_queue, 1, 10)
+    (payload,) = world.broker.peek(sub_queue, 1, 10)
     reason = {"DeadLetterReason": "r"} if dead else {}
     expected = {"kept": 1, "attempt": 2, "why": "busy", **reason}
     assert amqp_message.application_properties(payload) == expected
 
 
-async def test_the_first_heartbeat_comes_within_the_peers_idle_timeout(client: Session) -> None:
-    peer = Session(client.protocol.broker, set(), idle_timeout_ms=300)
+async def test_the_first_heartbeat_comes_within_the_peers_idle_timeout(world: World) -> None:
+    peer = Session(world.broker, set(), idle_timeout_ms=300)
     peer.wire.frames()
     started = asyncio.get_running_loop().time()
     async with asyncio.timeout(10):
@@ -248,10 +229,10 @@ async def test_the_first_heartbeat_comes_within_the_peers_idle_timeout(client: S
 MINUTE_MS = 60_000
 
 
-async def test_a_link_that_nobody_uses_is_detached(client: Session, clock: list[int]) -> None:
+async def test_a_link_that_nobody_uses_is_detached(world: World, client: Session) -> None:
     client.attaches("q", receives=True)
     client.attaches("q", receives=False, handle=1)
-    clock[0] += MINUTE_MS
+    world.now_ms += MINUTE_MS
     client.protocol.tick(MINUTE_MS)
     for _ in range(9):
         client.protocol.tick(MINUTE_MS)
@@ -286,14 +267,13 @@ async def test_a_client_that_does_not_read_is_not_read_from(client: Session) -> 
 
 
 async def test_a_client_that_never_opens_is_cut_off(
-    client: Session, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.02)
-    broker = client.protocol.broker
     injector = Injector(Path("/nowhere"), Part.SERVICE_BUS)
     silent, aborted = Wire(), asyncio.Event()
     silent.abort = aborted.set
-    protocol = ClientProtocol(broker, [SharedKey("k", "v")], set(), injector)
+    protocol = ClientProtocol(world.broker, [SharedKey("k", "v")], set(), injector)
     protocol.connection_made(silent)
     protocol.data_received(frames.AMQP_HEADER)
     async with asyncio.timeout(10):
@@ -308,20 +288,12 @@ async def test_garbage_is_answered_with_a_close_and_the_end_of_the_socket(client
 
 
 async def test_messages_of_a_removed_entity_are_kept_and_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    database = Database(tmp_path / "servicebus.db", store.MIGRATIONS)
-    broker = await Broker.start(CONFIGURATION, database, lambda: 0)
-    queue = broker.namespace.find("q")
-    assert queue is not None
-    await broker.send(queue, [contents.parse(p.Properties(message_id="m").encode())])
-    await broker.stop()
-    broker = await Broker.start(NamespaceConfiguration(), database, lambda: 0)
+    await world.broker.send(world.entity("q"), [message("m")])
+    await world.broker.stop()
+    without_q = await Broker.start(NamespaceConfiguration(), world.database, lambda: 0)
     assert "q holds 1 messages and is not configured" in caplog.text
-    await broker.stop()
-    broker = await Broker.start(CONFIGURATION, database, lambda: 0)
-    queue = broker.namespace.find("q")
-    assert queue is not None
-    assert len(broker.peek(queue.active, 1, 10)) == 1
-    await broker.stop()
-    database.close()
+    await without_q.stop()
+    await world.restart()
+    assert len(world.broker.peek(world.entity("q").active, 1, 10)) == 1

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from localazure.runtime.environment import STORAGE_KEY
 from localazure.runtime.identity import STORAGE_AUDIENCE, TokenIssuer
 from localazure.runtime.roles import RoleAssignments
 from localazure.storage.authorization import Gate
-from localazure.storage.configuration import StorageConfiguration
-from localazure.storage.refusal import Refusal
+from localazure.storage.configuration import Account, StorageConfiguration
+from localazure.storage.refusal import NOT_AUTHENTIC, Refusal
 from localazure.storage_client.endpoint import Service
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -61,3 +61,13 @@ def test_a_batch_by_identity_is_not_covered(gate: Gate) -> None:
     refused = gate.admit(Service.BLOB, "POST", BATCH, bearer(), is_secure=True)
     assert isinstance(refused, Refusal)
     assert (refused.status, refused.code) == (501, "NotImplemented")
+
+
+def test_a_signature_that_is_no_utf_8_is_wrong(tmp_path: Path) -> None:
+    lake = Account(name="lake", is_hns_enabled=True)
+    assignments = RoleAssignments(tmp_path / "roles.json", tmp_path / "scopes.json")
+    gate = Gate({"lake": lake}, lambda _account: STORAGE_KEY, ISSUER, assignments)
+    sent = CIMultiDict({"Authorization": "SharedKey lake:\udcff", "x-ms-date": "now"})
+    refused = gate.refusal_of_path_request("PATCH", "/lake/c/f", CIMultiDictProxy(sent))
+    assert refused is NOT_AUTHENTIC
+    assert gate.to_path_style("GET", "/c/b", sent) is NOT_AUTHENTIC

@@ -8,13 +8,28 @@ from aiohttp import web
 
 from localazure.functions.durable.api.http_api import HttpApi, OpensWebhook
 from localazure.functions.durable.api.links import Links
-from localazure.functions.durable.runtime.app_worker import AppWorker
+from localazure.functions.durable.runtime.activity_call import ActivityCall
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
+from localazure.functions.durable.runtime.entities import EntityFunctions
+from localazure.functions.durable.runtime.episode_runner import EpisodeRunner
 from localazure.functions.durable.runtime.hosted_app import HostedApp
 from localazure.functions.durable.runtime.hub_share import HubShare
 from localazure.functions.durable.runtime.task_hub import TaskHub
+from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.durable.store.shared_store import SharedStore, Sharing
 from localazure.functions.durable.store.store import Store
+
+
+class AppWorker(Worker):
+    """Runs the functions of an app in the host's process."""
+
+    def __init__(self, app: HostedApp) -> None:
+        self.run_episode = EpisodeRunner(app).run
+        self.run_activity = ActivityCall(app).run
+        self.run_operations = EntityFunctions(app).run
+
+    def interrupt(self, instance_id: str) -> None:
+        """Do nothing: an orchestrator does not wait."""
 
 
 class DurableExtension:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from localazure.processes.atomic_file import write_atomically
+from localazure.runtime.identity import is_one_of
 
 ANONYMOUS: Final = "anonymous"
 FUNCTION: Final = "function"
@@ -67,9 +68,7 @@ class KeyRing:
         return cls(**json.loads(path.read_text()))
 
     def _is_one_of(self, key: str | None, *candidates: str) -> bool:
-        # Compare with every key, in constant time, so that the time does not reveal a match.
-        sent = (key or "").encode()
-        return any([hmac.compare_digest(sent, candidate.encode()) for candidate in candidates])  # noqa: C419 - compare with all keys
+        return is_one_of(key or "", candidates)
 
 
 class OpenDoor(KeyRing):

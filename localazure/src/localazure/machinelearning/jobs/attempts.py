@@ -45,7 +45,7 @@ from localazure.machinelearning.jobs.store import (
 )
 from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
-from localazure.processes.background import keep_doing
+from localazure.processes.background import cancel, keep_doing
 from localazure.runtime.identity import CLUSTER
 from localazure.runtime.roles import RoleAssignments
 
@@ -80,9 +80,7 @@ class Attempts:
 
     async def close(self) -> None:
         """End all runners immediately; the next start queues their jobs again."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await cancel(*self._tasks.values())
         for runner in self._runners.values():
             _close_lifeline(runner)
         await asyncio.gather(*(runner.wait() for runner in self._runners.values()))

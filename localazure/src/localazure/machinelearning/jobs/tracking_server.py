@@ -20,7 +20,7 @@ from localazure.machinelearning.jobs.processes import FOLDER_VARIABLE, tracking_
 from localazure.machinelearning.jobs.rank_group import kill_marked
 from localazure.machinelearning.jobs.tracking import ALLOW_FILES, ensure_experiment
 from localazure.machinelearning.workspace import Workspace
-from localazure.processes.background import keep_doing
+from localazure.processes.background import doing
 from localazure.processes.ports import LOOPBACK
 
 LOG = "mlflow-server.log"
@@ -49,12 +49,10 @@ async def tracking_server(workspace: Workspace) -> AsyncGenerator[None]:
     ensure_experiment(store, DEFAULT_EXPERIMENT, now=workspace.clock())
     # Its workers are not children of this process: those of a process that was killed still listen.
     await asyncio.to_thread(kill_marked, store)
-    task = asyncio.create_task(keep_doing("running MLflow's server", lambda: _run(workspace, port)))
     try:
-        yield
+        async with doing("running MLflow's server", lambda: _run(workspace, port)):
+            yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await asyncio.to_thread(kill_marked, store)
 
 

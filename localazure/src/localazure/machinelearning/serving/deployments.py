@@ -41,6 +41,7 @@ from localazure.machinelearning.serving.store import (
 )
 from localazure.machinelearning.store import get_resource
 from localazure.machinelearning.workspace import Workspace
+from localazure.processes.background import cancel
 from localazure.sqlite.database import Database
 from localazure.sqlite.query import Query
 from localazure.storage_client.endpoint import StorageError
@@ -85,9 +86,7 @@ class Deployments:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await cancel(*self._tasks.values())
         for key in list(self._serving):
             await self._end_serving(key)
 
@@ -101,10 +100,7 @@ class Deployments:
 
     async def remove(self, deployment: Deployment) -> None:
         """End the processes of a deleted deployment, and delete its files."""
-        task = self._tasks.pop(deployment.key, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await cancel(self._tasks.pop(deployment.key, None))
         await self._end_serving(deployment.key)
         await self._collector.forget(deployment)
         folder = DeploymentFolder(self._workspace, deployment)
@@ -116,9 +112,7 @@ class Deployments:
         return [instance for instance in instances if instance.is_alive]
 
     async def _run(self, deployment: Deployment, previous: asyncio.Task[None] | None) -> None:
-        if previous is not None:
-            previous.cancel()
-            await asyncio.gather(previous, return_exceptions=True)
+        await cancel(previous)
         folder = DeploymentFolder(self._workspace, deployment)
         try:
             source, instances = await self._start(deployment, folder)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 from multidict import CIMultiDict
@@ -32,7 +31,8 @@ from localazure.machinelearning.serving.store import (
     list_deployments,
 )
 from localazure.machinelearning.serving.traffic import choose, choose_mirror, parse_traffic
-from localazure.runtime.identity import InvalidTokenError, TokenIssuer
+from localazure.processes.background import cancel
+from localazure.runtime.identity import InvalidTokenError, TokenIssuer, is_one_of
 from localazure.sqlite.database import Database
 
 DEPLOYMENT_HEADER = "azureml-model-deployment"
@@ -94,12 +94,7 @@ class Scoring:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._mirrors]
-        if self._flushing is not None:
-            tasks.append(self._flushing)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(self._flushing, *self._mirrors)
         await self.flush()
 
     async def answer(
@@ -153,9 +148,7 @@ class Scoring:
         if scheme.lower() != "bearer":
             return False
         if endpoint.properties.get("authMode") == "Key":
-            secret = credential.encode()
-            keys = (endpoint.primary_key.encode(), endpoint.secondary_key.encode())
-            return any(secrets.compare_digest(secret, key) for key in keys)
+            return is_one_of(credential, (endpoint.primary_key, endpoint.secondary_key))
         try:
             self._tokens.check(credential, now=self._clock())
         except InvalidTokenError:

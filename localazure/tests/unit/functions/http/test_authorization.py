@@ -22,6 +22,7 @@ KEYS = KeyRing(master="master", host="host", system="system")
         (KEYS.function_key("other"), {ANONYMOUS}),
         ("master", {ANONYMOUS, FUNCTION, ADMIN}),
         ("mäster", {ANONYMOUS}),
+        ("\udcff", {ANONYMOUS}),  # a byte that is no UTF-8
     ],
 )
 def test_what_a_key_opens(key: str | None, levels: set[str]) -> None:

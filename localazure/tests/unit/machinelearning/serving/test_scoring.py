@@ -69,6 +69,12 @@ async def scoring_of_a_deployment(
         yield scoring, score
 
 
+async def test_a_key_that_is_no_utf_8_is_wrong(database: Database) -> None:
+    async with scoring_of_a_deployment(database, asyncio.sleep) as (scoring, _):
+        answer = await scoring.answer("shop", "/score", "Bearer \udcff", "blue", b"{}")
+    assert answer.status == 401
+
+
 async def test_counts_that_cannot_be_written_are_written_later(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,6 +22,7 @@ from localazure.functions.durable.runtime import work_queue
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
 from localazure.functions.durable.runtime.shared_activities import SharedActivities
 from localazure.functions.durable.store.shared_store import SharedStore
+from localazure.processes.background import cancel
 from localazure.processes.pauses import wait_at_most
 
 _logger = logging.getLogger(__name__)
@@ -67,9 +68,7 @@ class HubShare:
     async def stop(self, drain_seconds: float) -> None:
         """Wait up to `drain_seconds` for running work, then release the leases."""
         await self._dispatcher.stop(drain_seconds)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
         with contextlib.suppress(sqlite3.Error):  # the leases expire anyway
             await self._store.release_leases()
 

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Generic, TypeVar
 
+from localazure.processes.background import cancel
+
 K = TypeVar("K", bound=Hashable)
 
 _logger = logging.getLogger(__name__)
@@ -19,9 +21,7 @@ async def drain(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:
     """Wait up to `seconds` for tasks to end, then cancel them."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=seconds)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await cancel(*late)
 
 
 class WorkQueue(Generic[K]):

@@ -19,6 +19,7 @@ from typing import Final
 
 from localazure.functions import logs
 from localazure.functions.configuration.host_json import QueueOptions
+from localazure.processes.background import cancel
 from localazure.processes.pauses import wait_at_most
 from localazure.storage_client.queue import ReceivedMessage, StorageQueue, decode
 
@@ -218,8 +219,7 @@ class _Hold:
         try:
             yield
         finally:
-            renewal.cancel()
-            await asyncio.wait({renewal})
+            await cancel(renewal)
 
     async def _renew(self) -> None:
         while True:

@@ -8,7 +8,6 @@ the missed ones. Azure uses blob leases for this. A host that hangs keeps the lo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sqlite3
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from localazure.functions import logs
+from localazure.processes.background import cancel
 from localazure.sqlite.database import Database, DatabaseInUse, Transaction
 
 T = TypeVar("T")
@@ -99,10 +99,7 @@ class ListenerInTurn:
 
     async def stop(self) -> None:
         """Start no more invocations."""
-        if self._starting is not None:
-            self._starting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._starting
+        await cancel(self._starting)
         await self._listener.stop()
 
     async def finish(self) -> None:
