@@ -147,8 +147,11 @@ def check_options(folder: Path) -> Figures:
     model = (*SMALL, "--model", "torchvision/resnet18", "--precision", "fp32")
     plain = train(folder / "plain", *model, "--no-channels-last").losses
     figures = {
-        option: largest_difference(train(folder / option, *model, option).losses, plain)
-        for option in ("--channels-last", "--checkpoint-activations")
+        option: largest_difference(train(folder / option, *model, *option.split()).losses, plain)
+        for option in (
+            *("--channels-last", "--checkpoint-activations full"),
+            "--checkpoint-activations selective",
+        )
     }
     group_norm = (*SMALL, "--precision", "fp32")
     whole = train(folder / "whole", *group_norm).losses

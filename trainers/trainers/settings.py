@@ -241,6 +241,10 @@ def check_options(settings: Settings, ranks: int) -> None:
         "own between two meetings: leave one out": (
             settings.average_weights is not None and settings.average_every is not None
         ),
+        "--checkpoint-activations selective does not work with --compile, which chooses itself "
+        "what to keep: give full, or leave one out": (
+            settings.checkpoint_activations == "selective" and settings.compile is not None
+        ),
         "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp": (
             settings.keep_gathered and settings.parallel != "fsdp"
         ),

@@ -40,8 +40,8 @@ def a_run(tmp_path: Path, options: str) -> Run:
     [
         "--model resnet8",
         "--model torchvision/resnet18 --channels-last",
-        "--model resnet8 --accumulate 2 --checkpoint-activations",
-        "--model timm/test_vit2 --shift-pixels 1",
+        "--model resnet8 --accumulate 2 --checkpoint-activations full",
+        "--model timm/test_vit2 --shift-pixels 1 --checkpoint-activations selective",
     ],
 )
 def test_steps_and_scoring_stay_on_the_device(tmp_path: Path, options: str) -> None:

@@ -20,14 +20,14 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, rank_coordinates
@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 
 
 _IMAGE_DIMENSIONS = 4
+# Operations whose outputs `--checkpoint-activations selective` keeps.
+_PRODUCTS = (
+    *("mm", "addmm", "bmm", "baddbmm", "convolution"),
+    *("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu"),
+    *("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"),
+)
 _COMPILATIONS = 8  # of a part: in training, in evaluation, with other batch sizes
 
 
@@ -84,9 +90,8 @@ class Parallel:
         if options.compile is not None:  # in place, so that evaluation is compiled, too
             parts = blocks(network) if hasattr(network, "blocks") else [network]
             compile_parts(parts, options.compile)
-        if options.checkpoint_activations:
-            for block in blocks(network):
-                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+        if options.checkpoint_activations is not None:
+            checkpoint_activations(blocks(network), options.checkpoint_activations)
         is_short = options.precision == "bf16"
         gathers_short = is_short and self._sharded and may_gather_bf16(network)
         if is_short and not gathers_short:
@@ -263,6 +268,24 @@ def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
             "a plan for torch's parallelize_module"
         )
     parallelize_module(network, mesh, cast("Any", network).tensor_parallel_plan(mesh.size()))
+
+
+def checkpoint_activations(
+    parts: Sequence[nn.Module], policy: Literal["full", "selective"]
+) -> None:
+    """Have each part compute its activations again in the backward pass, with the same draws.
+
+    `selective` keeps the outputs of matrix products, convolutions and attention, and computes only
+    the cheap rest again, as norms and activation functions. Source: Korthikanti et al., arXiv
+    2205.05198, section 5; torchtitan, whose list of operations is longer.
+    """
+    further: dict[str, Any] = {}
+    if policy == "selective":
+        aten: Any = torch.ops.aten
+        kept = [getattr(aten, name).default for name in _PRODUCTS]
+        further["context_fn"] = functools.partial(create_selective_checkpoint_contexts, kept)
+    for part in parts:
+        part.forward = functools.partial(checkpoint, part.forward, use_reentrant=False, **further)
 
 
 def compute_in_bf16(module: nn.Module, device: torch.device) -> None:

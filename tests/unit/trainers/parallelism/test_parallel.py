@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
-from trainers.parallelism.parallel import compile_parts
+from trainers.parallelism.parallel import blocks, checkpoint_activations, compile_parts
+from trainers.plugins import build_network
 
 MORE_THAN_TORCHS_LIMIT = 10
 
@@ -37,3 +39,43 @@ def test_each_shape_of_a_block_is_compiled_once_in_training_and_once_in_evaluati
         for part in parts:
             part.eval()(torch.randn(2, part.in_features))
     assert len(compiled) == 2 * graphs
+
+
+def backward(
+    architecture: str, size: int, policy: Literal["full", "selective"] | None
+) -> tuple[Tensor, list[Tensor], int]:
+    """The loss, the gradients, and the bytes that the forward pass leaves for the backward pass."""
+    torch.manual_seed(0)
+    network = build_network(architecture, channels=3, classes=3, size=size)
+    network(torch.randn(2, 3, size, size))  # what a first pass allocates for good
+    if policy is not None:
+        checkpoint_activations(blocks(network), policy)
+    images = torch.randn(256, 3, size, size)
+    torch.manual_seed(1)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        loss = network(images).square().mean()
+    loss.backward()
+    kept = sum(event.self_cpu_memory_usage for event in profiled.events() or ())
+    return (
+        loss.detach(),
+        [each.grad for each in network.parameters() if each.grad is not None],
+        kept,
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "size"),
+    [("resnet8", 8), ("timm/test_vit2", 16), ("tests.local.trainers.own_example:Perceptron", 8)],
+    ids=["convolutions", "attention", "dropout"],
+)
+def test_checkpointed_activations_take_less_memory_and_give_the_same_bits(
+    architecture: str, size: int
+) -> None:
+    loss, gradients, kept = backward(architecture, size, None)
+    for policy in ("selective", "full"):  # the second keeps less than the first
+        again, others, less = backward(architecture, size, policy)
+        assert torch.equal(again, loss)
+        assert all(map(torch.equal, others, gradients))
+        assert len(others) == len(gradients) > 0
+        assert less < kept, policy
+        kept = less
