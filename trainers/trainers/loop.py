@@ -15,7 +15,7 @@ from torch import Tensor
 from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
 from trainers.checkpointing.saver import Saver
 from trainers.checkpointing.sharded_state import fingerprint, local
-from trainers.data.batches import Batches, DeviceFeed
+from trainers.data.batches import Batches
 from trainers.data.dataset import Dataset
 from trainers.data.images import RandomCrop, Samples
 from trainers.data.order import Order, stream_seed
@@ -88,7 +88,7 @@ class Run:
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
         self.parallel = Parallel(self.model.network, self._loss, settings, world)
         of_images = self.task.inputs_are_images
-        batches = Batches(
+        self.batches = Batches(
             dataset.train,
             self.order,
             self.parallel.coordinates.share,
@@ -98,11 +98,6 @@ class Run:
             else None,
             shift_pixels=(settings.shift_pixels or 0) if of_images else 0,
             device=world.device,
-        )
-        self.feed = DeviceFeed(
-            batches.take,
-            world.device,
-            steps=self.steps,
             # Other labels are numbers of samples, which the host needs.
             moves_labels=self.task.labels_are_classes,
         )
@@ -203,10 +198,6 @@ class Run:
         self.step += 1
         self.local_steps.end(self.step)
         self.copies.update(self.step)
-        # Not before the update is queued: the host waits here for the next step's data, while the
-        # device works on the queue.
-        with self.speed.waiting_for_data():
-            self.feed.prefetch(self.step)
         return None if wait_for_status is None else wait_for_status()
 
     def _has_consequences(self, step: int) -> bool:
@@ -324,7 +315,7 @@ class Run:
 
     def _passes(self) -> list[Samples]:
         """Return this rank's share of the step's batch, split into passes."""
-        share, count = self.feed.take(self.step), self.settings.accumulate
+        share, count = self.batches.take(self.step), self.settings.accumulate
         return [
             Samples(inputs=share.inputs[number::count], labels=share.labels[number::count])
             for number in range(count)
