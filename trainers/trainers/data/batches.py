@@ -83,8 +83,11 @@ class Batches:
         if self._stream is None:
             return self._moved(samples), None
         pinned = Samples(inputs=samples.inputs.pin_memory(), labels=samples.labels.pin_memory())
+        copied = torch.cuda.Event()
         with torch.cuda.stream(self._stream):
-            return self._moved(pinned), self._stream.record_event()
+            moved = self._moved(pinned)
+            copied.record()
+        return moved, copied
 
     def _moved(self, samples: Samples) -> Samples:
         labels = samples.labels
