@@ -23,6 +23,9 @@ from trainers.errors import DataRejected, LaunchInvalid
 
 RunLengths = dict[str, Any]
 """An encoded mask: `{"size": [height, width], "counts": compressed text or bytes}`."""
+Target = dict[str, Tensor]
+"""The objects on one image, in pixels of the scaled image, as torchmetrics takes them: `boxes`
+(left, top, right, bottom), shape (O, 4), `labels` (O,), `masks` (O, size, size), `iscrowd` (O,)."""
 
 _LEAST_PIXELS = 1.0  # sides of a box on the scaled image: torchvision refuses empty boxes
 
@@ -39,26 +42,6 @@ class Instance:
     """Whether one mask covers many objects: not trained on, and detections in it are not wrong."""
     mask: RunLengths
     """In the size of the image."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """The objects on one image, in pixels of the scaled image."""
-
-    boxes: Tensor
-    """Left, top, right, bottom, shape (O, 4)."""
-    labels: Tensor
-    """Shape (O,)."""
-    masks: Tensor
-    """Bytes of 0 and 1, shape (O, size, size)."""
-    is_crowd: Tensor
-    """Shape (O,)."""
-
-    def to_learn(self, device: torch.device, numbers: Tensor | None = None) -> dict[str, Tensor]:
-        """Return torchvision's targets, without crowds. `numbers` maps labels to the network's."""
-        labels = self.labels if numbers is None else numbers[self.labels]
-        tensors = {"boxes": self.boxes, "labels": labels, "masks": self.masks}
-        return {name: tensor[~self.is_crowd].to(device) for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +64,12 @@ class AnnotatedImage:
             Image.fromarray(decode_mask(each.mask)).resize((size, size), Image.Resampling.NEAREST)
             for each in kept
         ]
-        return Target(
-            boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
-            labels=torch.tensor([each.label for each in kept], dtype=torch.int64),
-            masks=torch.from_numpy(np.array(drawn, np.uint8).reshape(-1, size, size)),
-            is_crowd=torch.tensor([each.is_crowd for each in kept], dtype=torch.bool),
-        )
+        return {
+            "boxes": torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
+            "labels": torch.tensor([each.label for each in kept], dtype=torch.int64),
+            "masks": torch.from_numpy(np.array(drawn, np.bool_).reshape(-1, size, size)),
+            "iscrowd": torch.tensor([each.is_crowd for each in kept], dtype=torch.int64),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ def test_a_box_scaled_for_training_is_scaled_back(
     [mask] = encode_masks(np.zeros((1, height, width)))
     instances = [Instance(label=1, box=tuple(box), is_crowd=False, mask=mask) for box in boxes]
     image = AnnotatedImage(path="a.png", width=width, height=height, instances=instances)
-    scaled = image.target(square).boxes.numpy()
+    scaled = image.target(square)["boxes"].numpy()
     back = rescaled(scaled, square=square, width=width, height=height)
     assert back == pytest.approx(boxes, abs=1e-3)
 
