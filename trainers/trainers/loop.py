@@ -23,7 +23,7 @@ from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import evaluate
 from trainers.inputs import task_of
 from trainers.optimizers import build_optimizer, learning_rate
-from trainers.parallelism.local_steps import LocalSteps
+from trainers.parallelism.local_steps import average_over_ranks
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
@@ -118,12 +118,6 @@ class Run:
             keep_best=settings.keep_best,
             let_go=self.parallel.reshard,
         )
-        self.local_steps = LocalSteps(
-            settings.average_every,
-            self._is_kept,
-            self.parallel.network,
-            self.optimizer,
-        )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,
@@ -196,7 +190,8 @@ class Run:
             self.parallel.clip_gradients(self.settings.clip_gradients)
         self.optimizer.step()
         self.step += 1
-        self.local_steps.end(self.step)
+        if self._ranks_meet():
+            average_over_ranks(self.optimizer)
         self.copies.update(self.step)
         return None if wait_for_status is None else wait_for_status()
 
@@ -208,6 +203,11 @@ class Run:
         """Whether the weights after this step are saved or evaluated."""
         intervals = self.settings.checkpoint_every, self._evaluate_every
         return step == self.steps or any(step % every == 0 for every in intervals)
+
+    def _ranks_meet(self) -> bool:
+        """Whether the ranks of --average-every average after this step."""
+        every = self.settings.average_every
+        return every is not None and (self.step % every == 0 or self._is_kept(self.step))
 
     def _after_step(self, status: StepStatus) -> None:
         """Log, stop, evaluate and save, if due.
@@ -352,7 +352,8 @@ class Run:
     def _save(self) -> None:
         if self.step == self.saved_step:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
-        self.local_steps.meet(self.step)
+        if self.settings.average_every is not None and not self._ranks_meet():  # after SIGTERM
+            average_over_ranks(self.optimizer)
         self._check_weights()
         self.parallel.unify_buffers()
         self.curve.add_speed(self.speed.report())

@@ -7,7 +7,6 @@ string. An object without a segmentation gets its box as mask.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from PIL import Image
 from torch import Tensor
 
 from trainers.data.images import Samples
-from trainers.errors import DataRejected, LaunchInvalid
+from trainers.errors import DataRejected
+from trainers.vision import library
 
 RunLengths = dict[str, Any]
 """An encoded mask: `{"size": [height, width], "counts": compressed text or bytes}`."""
@@ -27,6 +27,7 @@ Target = dict[str, Tensor]
 """The objects on one image, in pixels of the scaled image, as torchmetrics takes them: `boxes`
 (left, top, right, bottom), shape (O, 4), `labels` (O,), `masks` (O, size, size), `iscrowd` (O,)."""
 
+_MASKS = "faster_coco_eval.core.mask"
 _LEAST_PIXELS = 1.0  # sides of a box on the scaled image: torchvision refuses empty boxes
 
 
@@ -144,31 +145,17 @@ def _instance(
     )
 
 
-def library(module: str) -> Any:
-    """Import a module of `faster_coco_eval.core`, which only detection needs.
-
-    Raises:
-        LaunchInvalid: faster-coco-eval is not installed.
-    """
-    try:
-        return importlib.import_module(f"faster_coco_eval.core.{module}")
-    except ImportError as error:
-        raise LaunchInvalid(
-            f"detection needs faster-coco-eval, which cannot be imported ({error}): install it"
-        ) from error
-
-
 def encode_masks(masks: np.ndarray) -> list[RunLengths]:
     """Encode masks of 0 and 1, shape (N, height, width), as run lengths."""
     if not len(masks):
         return []
-    encoded = library("mask").encode(np.asfortranarray(masks.astype(np.uint8).transpose(1, 2, 0)))
+    encoded = library(_MASKS).encode(np.asfortranarray(masks.astype(np.uint8).transpose(1, 2, 0)))
     return [{**one, "counts": one["counts"].decode()} for one in encoded]
 
 
 def decode_mask(run_lengths: RunLengths) -> np.ndarray:
     """Decode run lengths to bytes of 0 and 1, shape (height, width)."""
-    return library("mask").decode(dict(run_lengths))
+    return library(_MASKS).decode(dict(run_lengths))
 
 
 def _run_lengths(
@@ -179,7 +166,7 @@ def _run_lengths(
     Raises:
         ValueError: the segmentation is malformed, or its size is not that of the image.
     """
-    mask = library("mask")
+    mask = library(_MASKS)
     try:
         if isinstance(segmentation, Mapping):
             run_lengths: Any = dict(segmentation)

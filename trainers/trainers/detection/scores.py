@@ -5,7 +5,6 @@ Source: cocodataset.org, "Detection evaluation".
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,9 +70,7 @@ class Scores:
 
 
 def _metric(kinds: Sequence[str]) -> Any:
-    library("torchvision.ops")  # before torchmetrics imports it
-    metrics: Any = importlib.import_module("torchmetrics.detection")
-    return metrics.MeanAveragePrecision(
+    return library("torchmetrics.detection").MeanAveragePrecision(
         iou_type=kinds,
         class_metrics=True,
         backend="faster_coco_eval",
