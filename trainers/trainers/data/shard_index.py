@@ -35,11 +35,11 @@ class Shard:
     train: int
     """The number of samples to train on."""
     held_out: int
-    offsets: tuple[int, ...]
+    offsets: list[int]
     """The groups' first bytes and the end of the last group, if the format needs them."""
-    classes: tuple[str, ...]
+    classes: list[str]
     fingerprint: str
-    quarantined: tuple[FileProblem, ...]
+    quarantined: list[FileProblem]
 
     def groups(self, *, held_out: bool) -> range:
         """Return the group numbers of one side of the split."""
@@ -77,12 +77,8 @@ class Shard:
         Raises:
             KeyError, TypeError: the value has another form.
         """
-        tuples: dict[str, Any] = {
-            "offsets": tuple(value["offsets"]),
-            "classes": tuple(value["classes"]),
-            "quarantined": tuple(FileProblem(**problem) for problem in value["quarantined"]),
-        }
-        return cls(**{**value, **tuples})
+        quarantined = [FileProblem(**problem) for problem in value["quarantined"]]
+        return cls(**{**value, "quarantined": quarantined})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ string. An object without a segmentation gets its box as mask.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from trainers.data import samples
+from trainers.data.folder import read_images
+from trainers.data.image_file import ImageFormat, pixels_of, stretched
 from trainers.data.images import Samples
+from trainers.data.manifest import Entry
 from trainers.errors import DataRejected
 from trainers.vision import library
 
@@ -78,20 +83,25 @@ class AnnotatedImages:
     """Images that are read when they are taken; the label of each is its number."""
 
     annotated: tuple[AnnotatedImage, ...]
-    size: int
-    read: Callable[[Sequence[int]], Tensor]
-    """Returns the images of these numbers, bytes of shape (N, C, size, size)."""
+    entries: tuple[Entry, ...]
+    """Of the images, in the same order."""
+    folder: Path
+    image_format: ImageFormat
 
     def __len__(self) -> int:
         return len(self.annotated)
 
     def take(self, numbers: Tensor) -> Samples:
-        """Return the images of these numbers, in that order."""
-        return Samples(inputs=self.read(numbers.tolist()), labels=numbers)
+        """Return the images of these numbers, in that order, scaled to squares."""
+        entries = [self.entries[number] for number in numbers.tolist()]
+        images, unreadable = read_images(entries, self.folder, self.image_format)
+        samples.check_bad_fraction(unreadable, len(entries), 0)
+        squares = [pixels_of(stretched(each.value, self.image_format.size)) for each in images]
+        return Samples(inputs=torch.from_numpy(np.stack(squares)), labels=numbers)
 
     def target(self, number: int) -> Target:
         """Return the objects on an image."""
-        return self.annotated[number].target(self.size)
+        return self.annotated[number].target(self.image_format.size)
 
 
 def parse(content: bytes, *, name: str) -> tuple[tuple[str, ...], list[AnnotatedImage]]:
