@@ -132,6 +132,8 @@ class Run:
             timeout_seconds=settings.checkpoint_timeout_seconds,
         )
         self.synchronisation = StepSynchronisation(world)
+        compiles = settings.compile is not None
+        self._first_limit_seconds = settings.compile_timeout_seconds if compiles else None
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
@@ -162,9 +164,7 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
-        if self.settings.compile is not None:
-            compiling = self.settings.compile_timeout_seconds
-            self.heartbeat("the start of the compilation", compiling)
+        self.heartbeat("the start of training", self._first_limit_seconds)
         self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
         if self._evaluation_is_due():  # SIGTERM came in that step
             self.evaluate()
@@ -273,9 +273,7 @@ class Run:
 
     def _scored(self) -> Evaluation:
         """Score the network on the held-out images, distributed over the ranks as in training."""
-        if self.settings.compile is not None:
-            compiling = self.settings.compile_timeout_seconds
-            self.heartbeat("the start of an evaluation", compiling)
+        self.heartbeat("the start of an evaluation", self._first_limit_seconds)
         self.parallel.unify_buffers()
         self.parallel.module.eval()
         with self.copies.averaged():
@@ -304,7 +302,9 @@ class Run:
 
     def _batch_loss(self) -> Tensor:
         """Do the step's forward and backward passes; return this rank's part of the mean loss."""
-        self._seed_draws()
+        # Of the network, as for dropout: a resumed run repeats the draws.
+        stream = self.parallel.coordinates.random_stream
+        torch.manual_seed(stream_seed(self.settings.seed, self.step, stream))
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=self.world.device)
         with self.speed.waiting_for_data():
@@ -320,17 +320,6 @@ class Run:
             Samples(inputs=share.inputs[number::count], labels=share.labels[number::count])
             for number in range(count)
         ]
-
-    def _seed_draws(self) -> None:
-        """Seed the network's random draws, such as dropout, so that a resumed run repeats them.
-
-        torch.manual_seed would take 0.13 ms a step: it also records the stack for devices that the
-        machine lacks.
-        """
-        seed = stream_seed(self.settings.seed, self.step, self.parallel.coordinates.random_stream)
-        torch.default_generator.manual_seed(seed)
-        if self.world.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
 
     def _pass(self, samples: Samples, *, last: bool) -> Tensor:
         """Do one forward and backward pass; return the loss as `_loss` defines it."""
@@ -354,7 +343,10 @@ class Run:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
         if self.settings.average_every is not None and not self._ranks_meet():  # after SIGTERM
             average_over_ranks(self.optimizer)
-        self._check_weights()
+        # A step's gradients may be infinite although its loss is finite.
+        weights = [local(each.detach()) for each in self.parallel.network.parameters()]
+        norms = self.world.sum(torch.nn.utils.get_total_norm(weights))  # all ranks decide alike
+        self._check_finite("the norm of all weights", norms.item())
         self.parallel.unify_buffers()
         self.curve.add_speed(self.speed.report())
         notes = self.curve.to_bytes() if self.world.is_first else b""
@@ -369,16 +361,6 @@ class Run:
         self.heartbeat(f"step {self.step}", waiting)
         self.saver.finish()
         self.heartbeat(f"the checkpoint of step {self.saved_step}", None)
-
-    def _check_weights(self) -> None:
-        """Raise TrainingDiverged if a weight is not finite, so that no checkpoint contains it.
-
-        The gradients of a step may be infinite although its loss is finite.
-        """
-        weights = [local(weight.detach()) for weight in self.parallel.network.parameters()]
-        # The sum is not finite if a weight is not; only one number is copied from the device.
-        total = sum((weight.sum() for weight in weights), torch.zeros((), device=self.world.device))
-        self._check_finite("the sum of all weights", self.world.sum(total.reshape(1)).item())
 
     def _check_finite(self, what: str, number: float) -> None:
         if not math.isfinite(number):

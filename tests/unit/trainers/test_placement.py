@@ -17,7 +17,6 @@ from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.images import Samples, to_input
 from trainers.loop import Run
-from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.tasks.classification import Classification
 
@@ -31,7 +30,7 @@ def a_run(tmp_path: Path, options: str) -> Run:
         *options.split(),
         folder=tmp_path,
     )
-    world = World(launch=Launch(), device=META, timeout=dt.timedelta(seconds=1))
+    world = World(device=META, timeout=dt.timedelta(seconds=1))
     return Run(settings, synthetic.make(settings.dataset_request), world, lambda _: None)
 
 
