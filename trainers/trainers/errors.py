@@ -16,7 +16,7 @@ EX_HUNG = 124  # as timeout(1) reports a timeout
 LISTED_PROBLEMS = 50_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, order=True)
 class FileProblem:
     """A file of the dataset, by its path in the manifest, and the reason why it is bad."""
 

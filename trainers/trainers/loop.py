@@ -27,7 +27,7 @@ from trainers.parallelism.local_steps import average_over_ranks
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
-from trainers.plugins import build_augmentation
+from trainers.plugins import Augmentation, make
 from trainers.reports.speed import Speed
 from trainers.reports.tracking import LearningCurve, Track, held_out_numbers, train_numbers
 from trainers.serving.model_folder import Model, new_model
@@ -82,7 +82,10 @@ class Run:
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
         self.task.check(self.model)
-        self.augment = build_augmentation(settings.augment, len(dataset.classes))
+        self.augment: Augmentation | None = None
+        if settings.augment is not None:
+            kind: Any = Callable
+            self.augment = make(settings.augment, kind, num_classes=len(dataset.classes))
         if initial_model is not None:
             log(initial_model.copy_weights(self.model.network))
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks

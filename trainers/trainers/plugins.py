@@ -85,16 +85,6 @@ def _of_library(architecture: str, *, channels: int, classes: int, size: int) ->
     return made
 
 
-def build_augmentation(path: str | None, classes: int) -> Augmentation | None:
-    """Build the augmentation of `--augment`; None without the option.
-
-    Raises:
-        LaunchInvalid: the dotted path cannot be imported, or does not return a callable.
-    """
-    kind: Any = Callable
-    return None if path is None else make(path, kind, num_classes=classes)
-
-
 def make(path: str, kind: type[_Made], *arguments: Any, **named: Any) -> _Made:
     """Call the factory of a dotted path, `package.module:factory`, and return its result.
 

@@ -102,8 +102,7 @@ class ShardIndex:
     @property
     def quarantined(self) -> tuple[FileProblem, ...]:
         """The bad files of all shards."""
-        problems = [problem for shard in self.shards for problem in shard.quarantined]
-        return tuple(sorted(problems, key=lambda problem: problem.path))
+        return tuple(sorted(problem for shard in self.shards for problem in shard.quarantined))
 
     def samples(self, *, held_out: bool) -> int:
         """Return the number of samples on one side of the split."""
