@@ -15,8 +15,8 @@ A model may have further methods:
 
 | method | returns | for |
 |---|---|---|
-| `blocks()`, or an attribute | its repeated parts | --parallel fsdp gathers one at a time; \
---checkpoint-activations recomputes them in the backward pass |
+| `blocks()`, or an attribute | its repeated parts, if they are not in one list or sequence | \
+--parallel fsdp gathers one at a time; --compile and --checkpoint-activations work on each |
 | `pipeline_parts()` | submodules whose sequence is the forward pass | \
 --pipeline-parallel gives each stage consecutive ones |
 | attribute `computes_own_loss` | true: in training, the model takes images and targets, and \

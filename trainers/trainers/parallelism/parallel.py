@@ -88,8 +88,7 @@ class Parallel:
         self.network = network
         self.evaluated = self._cut()
         if options.compile is not None:  # in place, so that evaluation is compiled, too
-            parts = blocks(network) if hasattr(network, "blocks") else [network]
-            compile_parts(parts, options.compile)
+            compile_parts(repeated_blocks(network) or [network], options.compile)
         if options.checkpoint_activations is not None:
             checkpoint_activations(blocks(network), options.checkpoint_activations)
         is_short = options.precision == "bf16"
@@ -237,11 +236,26 @@ def memory_format(
     return torch.channels_last if is_chosen else torch.preserve_format
 
 
-def blocks(network: nn.Module) -> Sequence[nn.Module]:
-    """Return the parts of a network that have parameters, among its `blocks()` or its children."""
-    listed: Any = getattr(network, "blocks", network.children)
-    if not isinstance(listed, nn.Sequential):  # those of timm's transformers are an attribute
-        listed = listed()
+def repeated_blocks(network: nn.Module) -> list[nn.Module]:
+    """Return the repeated parts of a network: those of its `blocks`, or what torchvision repeats.
+
+    These are the modules of each list or sequence of one class, such as residual blocks or layers
+    of an encoder, that have parts of their own.
+    """
+    listed: Any = getattr(network, "blocks", None)
+    if listed is not None:  # those of timm's transformers are an attribute
+        return list(listed if isinstance(listed, nn.Module) else listed())
+    found: list[nn.Module] = []
+    for child in network.children():
+        parts = list(child.children()) if isinstance(child, nn.Sequential | nn.ModuleList) else []
+        are_alike = len(parts) > 1 and len({type(part) for part in parts}) == 1
+        found += parts if are_alike and any(parts[0].children()) else repeated_blocks(child)
+    return found
+
+
+def blocks(network: nn.Module) -> list[nn.Module]:
+    """Return the repeated parts, or the children if there are none, that have parameters."""
+    listed = repeated_blocks(network) or network.children()
     return [block for block in listed if next(block.parameters(), None) is not None]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -79,3 +80,23 @@ def test_checkpointed_activations_take_less_memory_and_give_the_same_bits(
         assert len(others) == len(gradients) > 0
         assert less < kept, policy
         kept = less
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kinds"),
+    [
+        ("resnet8", {"_Block": 3}),
+        ("torchvision/resnet50", {"Bottleneck": 16}),
+        ("torchvision/vit_b_16", {"EncoderBlock": 12}),
+        ("torchvision/swin_t", {"SwinTransformerBlock": 12}),
+        ("timm/resnet18", {"BasicBlock": 8}),
+        ("timm/test_vit2", {"Block": 8}),
+        ("torchvision/vgg11", {"Sequential": 2}),  # repeats nothing: its children
+    ],
+)
+def test_the_repeated_parts_of_a_librarys_network_are_its_blocks(
+    architecture: str, kinds: dict[str, int]
+) -> None:
+    with torch.device("meta"):
+        network = build_network(architecture, channels=3, classes=3, size=64)
+    assert collections.Counter(type(block).__name__ for block in blocks(network)) == kinds
