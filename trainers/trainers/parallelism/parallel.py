@@ -244,7 +244,7 @@ def repeated_blocks(network: nn.Module) -> list[nn.Module]:
     """
     listed: Any = getattr(network, "blocks", None)
     if listed is not None:  # those of timm's transformers are an attribute
-        return list(listed if isinstance(listed, nn.Module) else listed())
+        return list(listed.children() if isinstance(listed, nn.Module) else listed())
     found: list[nn.Module] = []
     for child in network.children():
         parts = list(child.children()) if isinstance(child, nn.Sequential | nn.ModuleList) else []
