@@ -77,8 +77,8 @@ class Shard:
         Raises:
             KeyError, TypeError: the value has another form.
         """
-        quarantined = [FileProblem(**problem) for problem in value["quarantined"]]
-        return cls(**{**value, "quarantined": quarantined})
+        problems: Any = [FileProblem(**problem) for problem in value["quarantined"]]
+        return cls(**{**value, "quarantined": problems})
 
 
 @dataclass(frozen=True, kw_only=True)
