@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
@@ -293,13 +293,37 @@ def checkpoint_activations(
     the cheap rest again, as norms and activation functions. Source: Korthikanti et al., arXiv
     2205.05198, section 5; torchtitan, whose list of operations is longer.
     """
-    further: dict[str, Any] = {}
-    if policy == "selective":
-        aten: Any = torch.ops.aten
-        kept = [getattr(aten, name).default for name in _PRODUCTS]
-        further["context_fn"] = functools.partial(create_selective_checkpoint_contexts, kept)
+    aten: Any = torch.ops.aten
+    kept = [getattr(aten, name).default for name in _PRODUCTS if policy == "selective"]
+
+    def contexts(norms: Sequence[Any]) -> tuple[Any, Any]:
+        plain = contextlib.nullcontext()
+        first, again = create_selective_checkpoint_contexts(kept) if kept else (plain, plain)
+        return first, _without_counting(norms, again)
+
     for part in parts:
-        part.forward = functools.partial(checkpoint, part.forward, use_reentrant=False, **further)
+        norms = [module for module in part.modules() if isinstance(module, BATCH_NORMS)]
+        part.forward = functools.partial(
+            *(checkpoint, part.forward),
+            use_reentrant=False,
+            context_fn=functools.partial(contexts, norms),
+        )
+
+
+@contextlib.contextmanager
+def _without_counting(
+    norms: Sequence[Any], inner: contextlib.AbstractContextManager[object]
+) -> Generator[None]:
+    """Keep running statistics inside the block: the first forward pass has counted the batch."""
+    before = [(norm, norm.momentum, norm.num_batches_tracked) for norm in norms]
+    try:
+        for norm, _, count in before:
+            norm.momentum, norm.num_batches_tracked = 0.0, None if count is None else count.clone()
+        with inner:
+            yield
+    finally:
+        for norm, momentum, count in before:
+            norm.momentum, norm.num_batches_tracked = momentum, count
 
 
 def compute_in_bf16(module: nn.Module, device: torch.device) -> None:

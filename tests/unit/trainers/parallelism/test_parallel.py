@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import collections
+import datetime as dt
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -9,7 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from trainers.parallelism.parallel import blocks, checkpoint_activations, compile_parts
+from tests.unit.trainers.given_settings import settings_of
+from trainers.parallelism.parallel import (
+    Parallel,
+    blocks,
+    checkpoint_activations,
+    compile_parts,
+    may_gather_bf16,
+)
+from trainers.parallelism.world import World
 from trainers.plugins import build_network
 
 MORE_THAN_TORCHS_LIMIT = 10
@@ -100,3 +109,41 @@ def test_the_repeated_parts_of_a_librarys_network_are_its_blocks(
     with torch.device("meta"):
         network = build_network(architecture, channels=3, classes=3, size=64)
     assert collections.Counter(type(block).__name__ for block in blocks(network)) == kinds
+
+
+def test_a_batch_is_counted_once_in_running_statistics_that_are_computed_again() -> None:
+    def buffers(policy: Literal["full", "selective"] | None) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        network = build_network("torchvision/resnet18", channels=3, classes=3, size=32)
+        if policy is not None:
+            checkpoint_activations(blocks(network), policy)
+        network(torch.randn(4, 3, 32, 32)).sum().backward()
+        return dict(network.named_buffers())
+
+    once = buffers(None)
+    for policy in ("full", "selective"):
+        again = buffers(policy)
+        assert all(torch.equal(again[name], buffer) for name, buffer in once.items()), policy
+
+
+def test_channels_last_changes_no_gradient() -> None:
+    images = torch.randn(4, 3, 32, 32, dtype=torch.float64)  # 32 bits would round otherwise
+
+    def gradients(option: str) -> list[Tensor]:
+        torch.manual_seed(0)
+        network = build_network("torchvision/resnet18", channels=3, classes=3, size=32).double()
+        world = World(device=torch.device("cpu"), timeout=dt.timedelta(seconds=1))
+        parallel = Parallel(
+            network, lambda output, _: output.square().sum(), settings_of(option), world
+        )
+        parallel.forward_backward((images,), None, last=True)
+        return [each.grad for each in network.parameters() if each.grad is not None]
+
+    torch.testing.assert_close(gradients("--channels-last"), gradients("--no-channels-last"))
+
+
+def test_synchronised_batch_normalization_keeps_32_bits_as_the_plain_one_does() -> None:
+    network = nn.Sequential(nn.BatchNorm2d(2))
+    assert not may_gather_bf16(network)
+    assert not may_gather_bf16(nn.SyncBatchNorm.convert_sync_batchnorm(network))
+    assert may_gather_bf16(nn.Sequential(nn.LayerNorm(2)))
