@@ -24,7 +24,7 @@ from trainers.files import TEMPORARY_SUFFIX, write_json_atomically
 
 # The newest checkpoint, and the one before it in case the newest is damaged.
 KEPT = 2
-_FORMAT = 5
+_FORMAT = 4
 
 
 @dataclass(frozen=True, kw_only=True)

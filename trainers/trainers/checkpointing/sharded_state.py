@@ -64,7 +64,7 @@ def state_of(
         LaunchInvalid: the optimizer keeps what a checkpoint cannot hold.
     """
     model = {_MODEL + name: tensor for name, tensor in network.state_dict().items()}
-    return model | optimizer_state.state_of(optimizer) | dict(further or {})
+    return model | optimizer_state.state_of(network, optimizer) | dict(further or {})
 
 
 def fingerprint(network: nn.Module) -> str:
@@ -141,7 +141,7 @@ def read(
         for name, entry in reader.read_metadata().state_dict_metadata.items()
         if isinstance(entry, TensorStorageMetadata)  # `_TensorsOnly` refuses all others
     }
-    optimizer_state.create(optimizer, stored)
+    optimizer_state.create(network, optimizer, stored)
     state = state_of(network, optimizer, further)
     with _failures_as_they_are():
         load(
@@ -151,7 +151,7 @@ def read(
             process_group=group,
             no_dist=group is None,
         )
-    optimizer_state.restore_numbers(optimizer, state)
+    optimizer_state.restore_numbers(network, optimizer, state)
 
 
 @contextlib.contextmanager

@@ -120,9 +120,7 @@ class KeepsAnObject(Counting):
 def test_an_optimizer_whose_state_cannot_be_kept_is_refused_by_name() -> None:
     network, optimizer = start(KeepsAnObject, seed=1)
     train(network, optimizer, range(1))
-    with pytest.raises(
-        LaunchInvalid, match=r"KeepsAnObject keeps a set as optimizer/param_groups/0/history"
-    ):
+    with pytest.raises(LaunchInvalid, match=r"KeepsAnObject keeps a set as group\.0\.history"):
         sharded_state.state_of(network, optimizer)
 
 
@@ -141,7 +139,5 @@ def test_a_state_that_a_first_step_does_not_create_is_refused_by_name(tmp_path: 
     network, optimizer = start(GrowsItsState, seed=1)
     train(network, optimizer, range(2))
     sharded_state.write(tmp_path, sharded_state.state_of(network, optimizer), None)
-    with pytest.raises(
-        LaunchInvalid, match=r"GrowsItsState cannot resume: optimizer/param_groups/0/late"
-    ):
+    with pytest.raises(LaunchInvalid, match=r"GrowsItsState cannot resume: group\.0\.late"):
         sharded_state.read(tmp_path, *start(GrowsItsState, seed=2), None)

@@ -48,7 +48,7 @@ def test_what_is_read_is_what_was_written_buffers_and_all(
     """AdamW counts its steps for each parameter: a state that is one number."""
     network, optimizer = trained(1, make)
     state = sharded_state.state_of(network, optimizer)
-    assert {"model.1.running_mean", f"optimizer/state/0/{key}"} <= state.keys()
+    assert {"model.1.running_mean", f"optimizer.{key}.0.weight"} <= state.keys()
     sharded_state.write(tmp_path, sharded_state.staged(state), None)
 
     fresh, fresh_optimizer = network_and_optimizer(2, make)
