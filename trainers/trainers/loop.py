@@ -75,6 +75,7 @@ class Run:
             batch_size=settings.batch_size,
             seed=settings.seed,
             shuffle_window=settings.shuffle_window,
+            repeats=settings.repeat_samples or 1,
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
         evaluated_epochs = settings.evaluate_every or settings.epochs

@@ -106,6 +106,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "label_smoothing": 0.7,
         "augment": "mine:mixup",
         "clip_gradients": 0.7,
+        "repeat_samples": 3,
         "average_weights": 0.7,
         "keep_best": True,
         "early_stop_evaluations": 7,

@@ -113,6 +113,10 @@ class Parallel:
                 self.evaluated,
                 device_ids=[world.device] if world.device.type == "cuda" else None,
                 process_group=self._data_group,
+                # No second copy of the gradients, and no exchange of the statistics in each pass:
+                # `unify_buffers` has the first rank's where they count.
+                gradient_as_bucket_view=True,
+                broadcast_buffers=False,
             )
         self._pipeline = None
         if has_stages:
