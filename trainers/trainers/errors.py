@@ -16,7 +16,7 @@ EX_HUNG = 124  # as timeout(1) reports a timeout
 LISTED_PROBLEMS = 50_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, order=True)
 class FileProblem:
     """A file of the dataset, by its path in the manifest, and the reason why it is bad."""
 
@@ -27,22 +27,16 @@ class FileProblem:
 class TrainingError(Exception):
     """A typed failure: its class name is the `type` in error.json.
 
-    The message says what failed, where, and how to fix it. `problems` are the bad files; the first
-    `LISTED_PROBLEMS` are kept. `total_problems` is their number, if `problems` is an excerpt.
+    The message says what failed, where, and how to fix it. `problems` are the bad files, of
+    which the first `LISTED_PROBLEMS` are kept, and `total_problems` is their number.
     """
 
     exit_code: ClassVar[int] = EX_FAILURE
 
-    def __init__(
-        self,
-        message: str,
-        problems: Sequence[FileProblem] = (),
-        *,
-        total_problems: int | None = None,
-    ) -> None:
+    def __init__(self, message: str, problems: Sequence[FileProblem] = ()) -> None:
         super().__init__(message)
         self.problems = tuple(problems[:LISTED_PROBLEMS])
-        self.total_problems = len(problems) if total_problems is None else total_problems
+        self.total_problems = len(problems)
 
 
 class DataRejected(TrainingError):

@@ -66,7 +66,7 @@ def _out_of_memory(error: Exception, settings: Settings, world: World) -> OutOfM
     helps = {
         f"raise --accumulate (now {settings.accumulate}: {at_once} images of {size} x {size} at "
         f"once on each of {world.size})": at_once > 1,
-        "add --checkpoint-activations": not settings.checkpoint_activations,
+        "add --checkpoint-activations full": not settings.checkpoint_activations,
         "use --parallel fsdp on several devices": settings.parallel == "ddp",
         "drop --keep-gathered": settings.keep_gathered,
         f"use --precision bf16 (now {settings.precision})": settings.precision != "bf16",

@@ -43,7 +43,9 @@ def read_inputs(settings: Settings, world: World) -> tuple[Dataset, InitialModel
         load_model(settings.champion, torch.device("cpu"), settings.model)
     choose_kernels(settings, world.device)
     initial_model = read_initial_model(settings)
-    request = dataclasses.replace(settings.dataset_request, ranks=coordinates.data_ranks)
+    # Copies of a sample are on neighbouring ranks, so each rank reads all blocks of the window.
+    ranks = 1 if settings.repeat_samples else coordinates.data_ranks
+    request = dataclasses.replace(settings.dataset_request, ranks=ranks)
     dataset = load_dataset(settings.dataset, request)
     task = task_of(dataset)
     given = {"--label-smoothing": settings.label_smoothing > 0, "--augment": settings.augment}

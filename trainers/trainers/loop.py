@@ -15,7 +15,7 @@ from torch import Tensor
 from trainers.checkpointing.checkpoints import CheckpointFolder, RunIdentity
 from trainers.checkpointing.saver import Saver
 from trainers.checkpointing.sharded_state import fingerprint, local
-from trainers.data.batches import Batches, DeviceFeed
+from trainers.data.batches import Batches
 from trainers.data.dataset import Dataset
 from trainers.data.images import RandomCrop, Samples
 from trainers.data.order import Order, stream_seed
@@ -23,11 +23,11 @@ from trainers.errors import Stopped, TrainingDiverged
 from trainers.evaluate import evaluate
 from trainers.inputs import task_of
 from trainers.optimizers import build_optimizer, learning_rate
-from trainers.parallelism.local_steps import LocalSteps
+from trainers.parallelism.local_steps import average_over_ranks
 from trainers.parallelism.parallel import Parallel
 from trainers.parallelism.step_synchronisation import StepStatus, StepSynchronisation
 from trainers.parallelism.world import World
-from trainers.plugins import build_augmentation
+from trainers.plugins import Augmentation, make
 from trainers.reports.speed import Speed
 from trainers.reports.tracking import LearningCurve, Track, held_out_numbers, train_numbers
 from trainers.serving.model_folder import Model, new_model
@@ -75,6 +75,7 @@ class Run:
             batch_size=settings.batch_size,
             seed=settings.seed,
             shuffle_window=settings.shuffle_window,
+            repeats=settings.repeat_samples or 1,
         )
         self.steps = settings.epochs * self.order.steps_per_epoch
         evaluated_epochs = settings.evaluate_every or settings.epochs
@@ -82,13 +83,16 @@ class Run:
         torch.manual_seed(settings.seed)
         self.model = new_model(settings.model, dataset.classes, settings.image_format)
         self.task.check(self.model)
-        self.augment = build_augmentation(settings.augment, len(dataset.classes))
+        self.augment: Augmentation | None = None
+        if settings.augment is not None:
+            kind: Any = Callable
+            self.augment = make(settings.augment, kind, num_classes=len(dataset.classes))
         if initial_model is not None:
             log(initial_model.copy_weights(self.model.network))
         network_fingerprint = fingerprint(self.model.network)  # before it is spread over ranks
         self.parallel = Parallel(self.model.network, self._loss, settings, world)
         of_images = self.task.inputs_are_images
-        batches = Batches(
+        self.batches = Batches(
             dataset.train,
             self.order,
             self.parallel.coordinates.share,
@@ -98,11 +102,6 @@ class Run:
             else None,
             shift_pixels=(settings.shift_pixels or 0) if of_images else 0,
             device=world.device,
-        )
-        self.feed = DeviceFeed(
-            batches.take,
-            world.device,
-            steps=self.steps,
             # Other labels are numbers of samples, which the host needs.
             moves_labels=self.task.labels_are_classes,
         )
@@ -123,12 +122,6 @@ class Run:
             keep_best=settings.keep_best,
             let_go=self.parallel.reshard,
         )
-        self.local_steps = LocalSteps(
-            settings.average_every,
-            self._is_kept,
-            self.parallel.network,
-            self.optimizer,
-        )
         self.identity = RunIdentity(
             dataset_version=dataset.version,
             data_fingerprint=dataset.fingerprint,
@@ -143,6 +136,8 @@ class Run:
             timeout_seconds=settings.checkpoint_timeout_seconds,
         )
         self.synchronisation = StepSynchronisation(world)
+        compiles = settings.compile is not None
+        self._first_limit_seconds = settings.compile_timeout_seconds if compiles else None
         self.step = 0
         self.resumed_from_step = 0
         self.saved_step = 0
@@ -173,9 +168,7 @@ class Run:
             TrainingDiverged: the loss is not finite.
         """
         self.parallel.module.train()
-        if self.settings.compile is not None:
-            compiling = self.settings.compile_timeout_seconds
-            self.heartbeat("the start of the compilation", compiling)
+        self.heartbeat("the start of training", self._first_limit_seconds)
         self.parallel.prepare_exchange(lambda: self._pass(self._passes()[0], last=True))
         if self._evaluation_is_due():  # SIGTERM came in that step
             self.evaluate()
@@ -201,12 +194,9 @@ class Run:
             self.parallel.clip_gradients(self.settings.clip_gradients)
         self.optimizer.step()
         self.step += 1
-        self.local_steps.end(self.step)
+        if self._ranks_meet():
+            average_over_ranks(self.optimizer)
         self.copies.update(self.step)
-        # Not before the update is queued: the host waits here for the next step's data, while the
-        # device works on the queue.
-        with self.speed.waiting_for_data():
-            self.feed.prefetch(self.step)
         return None if wait_for_status is None else wait_for_status()
 
     def _has_consequences(self, step: int) -> bool:
@@ -217,6 +207,11 @@ class Run:
         """Whether the weights after this step are saved or evaluated."""
         intervals = self.settings.checkpoint_every, self._evaluate_every
         return step == self.steps or any(step % every == 0 for every in intervals)
+
+    def _ranks_meet(self) -> bool:
+        """Whether the ranks of --average-every average after this step."""
+        every = self.settings.average_every
+        return every is not None and (self.step % every == 0 or self._is_kept(self.step))
 
     def _after_step(self, status: StepStatus) -> None:
         """Log, stop, evaluate and save, if due.
@@ -282,9 +277,7 @@ class Run:
 
     def _scored(self) -> Evaluation:
         """Score the network on the held-out images, distributed over the ranks as in training."""
-        if self.settings.compile is not None:
-            compiling = self.settings.compile_timeout_seconds
-            self.heartbeat("the start of an evaluation", compiling)
+        self.heartbeat("the start of an evaluation", self._first_limit_seconds)
         self.parallel.unify_buffers()
         self.parallel.module.eval()
         with self.copies.averaged():
@@ -313,7 +306,9 @@ class Run:
 
     def _batch_loss(self) -> Tensor:
         """Do the step's forward and backward passes; return this rank's part of the mean loss."""
-        self._seed_draws()
+        # Of the network, as for dropout: a resumed run repeats the draws.
+        stream = self.parallel.coordinates.random_stream
+        torch.manual_seed(stream_seed(self.settings.seed, self.step, stream))
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=self.world.device)
         with self.speed.waiting_for_data():
@@ -324,22 +319,11 @@ class Run:
 
     def _passes(self) -> list[Samples]:
         """Return this rank's share of the step's batch, split into passes."""
-        share, count = self.feed.take(self.step), self.settings.accumulate
+        share, count = self.batches.take(self.step), self.settings.accumulate
         return [
             Samples(inputs=share.inputs[number::count], labels=share.labels[number::count])
             for number in range(count)
         ]
-
-    def _seed_draws(self) -> None:
-        """Seed the network's random draws, such as dropout, so that a resumed run repeats them.
-
-        torch.manual_seed would take 0.13 ms a step: it also records the stack for devices that the
-        machine lacks.
-        """
-        seed = stream_seed(self.settings.seed, self.step, self.parallel.coordinates.random_stream)
-        torch.default_generator.manual_seed(seed)
-        if self.world.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
 
     def _pass(self, samples: Samples, *, last: bool) -> Tensor:
         """Do one forward and backward pass; return the loss as `_loss` defines it."""
@@ -361,8 +345,12 @@ class Run:
     def _save(self) -> None:
         if self.step == self.saved_step:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
-        self.local_steps.meet(self.step)
-        self._check_weights()
+        if self.settings.average_every is not None and not self._ranks_meet():  # after SIGTERM
+            average_over_ranks(self.optimizer)
+        # A step's gradients may be infinite although its loss is finite.
+        weights = [local(each.detach()) for each in self.parallel.network.parameters()]
+        norms = self.world.sum(torch.nn.utils.get_total_norm(weights))  # all ranks decide alike
+        self._check_finite("the norm of all weights", norms.item())
         self.parallel.unify_buffers()
         self.curve.add_speed(self.speed.report())
         notes = self.curve.to_bytes() if self.world.is_first else b""
@@ -377,16 +365,6 @@ class Run:
         self.heartbeat(f"step {self.step}", waiting)
         self.saver.finish()
         self.heartbeat(f"the checkpoint of step {self.saved_step}", None)
-
-    def _check_weights(self) -> None:
-        """Raise TrainingDiverged if a weight is not finite, so that no checkpoint contains it.
-
-        The gradients of a step may be infinite although its loss is finite.
-        """
-        weights = [local(weight.detach()) for weight in self.parallel.network.parameters()]
-        # The sum is not finite if a weight is not; only one number is copied from the device.
-        total = sum((weight.sum() for weight in weights), torch.zeros((), device=self.world.device))
-        self._check_finite("the sum of all weights", self.world.sum(total.reshape(1)).item())
 
     def _check_finite(self, what: str, number: float) -> None:
         if not math.isfinite(number):

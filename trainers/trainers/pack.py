@@ -166,10 +166,10 @@ def pack_shard(source: Path, target: Path, task: ShardTask) -> Shard:
         size=len(content),
         train=len(train),
         held_out=len(held_out),
-        offsets=tuple(offsets),
-        classes=tuple(sorted({each.value.label for each in found})),
+        offsets=offsets,
+        classes=sorted({each.value.label for each in found}),
         fingerprint=samples.fingerprint(found),
-        quarantined=tuple(bad),
+        quarantined=bad,
     )
     write_atomically(target / task.name, content)
     shard.write(target)

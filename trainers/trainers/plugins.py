@@ -15,8 +15,8 @@ A model may have further methods:
 
 | method | returns | for |
 |---|---|---|
-| `blocks()`, or an attribute | its repeated parts | --parallel fsdp gathers one at a time; \
---checkpoint-activations recomputes them in the backward pass |
+| `blocks()`, or an attribute | its repeated parts, if they are not in one list or sequence | \
+--parallel fsdp gathers one at a time; --compile and --checkpoint-activations work on each |
 | `pipeline_parts()` | submodules whose sequence is the forward pass | \
 --pipeline-parallel gives each stage consecutive ones |
 | attribute `computes_own_loss` | true: in training, the model takes images and targets, and \
@@ -83,16 +83,6 @@ def _of_library(architecture: str, *, channels: int, classes: int, size: int) ->
             f"{library}'s classifiers (torchvision.models.list_models(), timm.list_models())"
         ) from error
     return made
-
-
-def build_augmentation(path: str | None, classes: int) -> Augmentation | None:
-    """Build the augmentation of `--augment`; None without the option.
-
-    Raises:
-        LaunchInvalid: the dotted path cannot be imported, or does not return a callable.
-    """
-    kind: Any = Callable
-    return None if path is None else make(path, kind, num_classes=classes)
 
 
 def make(path: str, kind: type[_Made], *arguments: Any, **named: Any) -> _Made:

@@ -49,7 +49,7 @@ _DECISIVE = (
 # The same, but left out where an option is not given: earlier checkpoints stay valid.
 _DECISIVE_IF_GIVEN = (
     *("clip_gradients", "average_weights", "keep_best", "early_stop_evaluations"),
-    *("decisive_evaluations", "meetings"),
+    *("decisive_evaluations", "meetings", "repeat_samples"),
 )
 
 
@@ -103,6 +103,9 @@ class Settings(ParallelOptions, DataOptions):
     )
     shift_pixels: Count | None = option(
         None, "of small images: instead of crops, random shifts by so many pixels; 0 for none"
+    )
+    repeat_samples: PositiveInteger | None = option(
+        None, "so many copies of each sample in a batch, each with draws of its own"
     )
     clip_gradients: PositiveNumber | None = option(
         None, "the largest norm of a batch's gradient; a longer one is scaled down to it"
@@ -240,6 +243,10 @@ def check_options(settings: Settings, ranks: int) -> None:
         "--average-weights does not work with --average-every, where each rank has weights of its "
         "own between two meetings: leave one out": (
             settings.average_weights is not None and settings.average_every is not None
+        ),
+        "--checkpoint-activations selective does not work with --compile, which chooses itself "
+        "what to keep: give full, or leave one out": (
+            settings.checkpoint_activations == "selective" and settings.compile is not None
         ),
         "--keep-gathered is about shards, which ddp has none of: add --parallel fsdp": (
             settings.keep_gathered and settings.parallel != "fsdp"

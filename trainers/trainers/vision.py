@@ -19,7 +19,7 @@ _SAMPLES = 2  # of a bin, in each direction: torchvision's R-CNNs have as many
 
 
 def library(module: str) -> Any:
-    """Import a module of torchvision or timm. It takes seconds: do it where it is used.
+    """Import a module that may import torchvision. It takes seconds: do it where it is used.
 
     Raises:
         ImportError: it is not installed.

@@ -20,7 +20,7 @@ SAME_BUT_FOR_ROUNDING = 2e-5
 BF16_TOLERANCE = 0.05
 
 FSDP = ("--parallel", "fsdp")
-MEMORY = ("--channels-last", "--checkpoint-activations")
+MEMORY = ("--channels-last", "--checkpoint-activations")  # its policy follows
 ADAMW = (
     *("--optimizer", "adamw", "--label-smoothing", "0.1", "--schedule", "constant"),
     *("--augment", "tests.local.trainers.own_example:mixup"),
@@ -61,8 +61,8 @@ def test_losses_are_the_golden_ones(train: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--accumulate", "3", *MEMORY),
-        (*FSDP, "--keep-gathered", "--accumulate", "2", *MEMORY),
+        ("--accumulate", "3", *MEMORY, "full"),
+        (*FSDP, "--keep-gathered", "--accumulate", "2", *MEMORY, "selective"),
         ("--compile", "eager"),
         (*FSDP, "--compile", "eager"),
     ],

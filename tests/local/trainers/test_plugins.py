@@ -43,7 +43,7 @@ def test_a_transformer_of_timm_is_built_for_the_images_and_sharded_by_its_blocks
     train: Any,
 ) -> None:
     narrow = ("--model", "timm/test_vit2", "--image-size", "32", "--image-mode", "rgb")
-    done = train(*narrow, "--parallel", "fsdp", "--checkpoint-activations", "--epochs", "1")
+    done = train(*narrow, "--parallel", "fsdp", "--checkpoint-activations", "full", "--epochs", "1")
     assert done.result("model/model")["architecture"] == "timm/test_vit2"
 
 

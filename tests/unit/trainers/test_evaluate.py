@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
 from trainers.evaluate import evaluate, evaluate_champion
 from trainers.parallelism.launch import Launch
+from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.reports.comparison import compare
 from trainers.serving.model_folder import Model, new_model, save_model
 from trainers.tasks.classification import confusions
-from trainers.tasks.task import Evaluation
+from trainers.tasks.task import Evaluation, HeldOut
 
 
 class Oracle(nn.Module):
@@ -76,6 +78,27 @@ def test_accuracy_loss_and_confusion(world: World) -> None:
     assert evaluation.headline == 0.75
     assert evaluation.loss == pytest.approx(100 / 4)
     assert evaluation.details["confusion"] == [[1, 0], [1, 2]]
+
+
+def test_the_next_pass_is_read_while_the_network_works_on_one(world: World) -> None:
+    class Read:
+        def __init__(self) -> None:
+            self.second = threading.Event()
+
+        def __len__(self) -> int:
+            return 3
+
+        def take(self, numbers: Tensor) -> Samples:
+            if 1 in numbers:
+                self.second.set()
+            return Samples(inputs=numbers, labels=numbers)
+
+    source = Read()
+    held_out = HeldOut(source=source, world=world, coordinates=RankCoordinates())
+    passes = held_out.passes(at_once=1)
+    next(passes)
+    assert source.second.wait(timeout=30)
+    assert [samples.labels.tolist() for _, samples in passes] == [[1], [2]]
 
 
 def test_the_report_lists_confusions_and_bounds_the_matrix() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import signal
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ import torch
 from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
+from trainers.data.images import Samples
 from trainers.errors import Stopped
 from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of
@@ -36,12 +36,10 @@ def a_run(folder: Path, *options: str) -> Run:
     return Run(settings, dataset, world, lambda _: None, initial_model=initial)
 
 
-def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a GPU the host waits there until the share is read, and all work has to be queued."""
+def test_the_wait_for_a_share_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path)
     events: list[str] = []
+    take = run.batches.take
 
     @contextlib.contextmanager
     def waiting_for_data() -> Generator[None]:
@@ -49,25 +47,15 @@ def test_the_next_share_is_fetched_after_the_update_and_waiting_for_it_is_counte
         yield
         events.append("end of count")
 
-    def update(*_: Any) -> None:
-        events.append("update")
-
-    def prefetch(step: int) -> None:
-        events.append(f"fetch {step}")
+    def taken(step: int) -> Samples:
+        events.append(f"take {step}")
+        return take(step)
 
     monkeypatch.setattr(run.speed, "waiting_for_data", waiting_for_data)
-    monkeypatch.setattr(run.optimizer, "step", update)
-    monkeypatch.setattr(run.feed, "prefetch", prefetch)
+    monkeypatch.setattr(run.batches, "take", taken)
     run.fit([])
-    step = [
-        "begin to count",
-        "end of count",
-        "update",
-        "begin to count",
-        "fetch {}",
-        "end of count",
-    ]
-    assert events == [event.format(number) for number in (1, 2) for event in step]
+    step = ["begin to count", "take {}", "end of count"]
+    assert events == [event.format(number) for number in range(2) for event in step]
 
 
 def test_held_out_images_are_scored_in_the_precision_of_the_training(tmp_path: Path) -> None:

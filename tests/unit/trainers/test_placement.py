@@ -17,7 +17,6 @@ from tests.unit.trainers.given_settings import settings_of
 from trainers.data import synthetic
 from trainers.data.images import Samples, to_input
 from trainers.loop import Run
-from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
 from trainers.tasks.classification import Classification
 
@@ -31,7 +30,7 @@ def a_run(tmp_path: Path, options: str) -> Run:
         *options.split(),
         folder=tmp_path,
     )
-    world = World(launch=Launch(), device=META, timeout=dt.timedelta(seconds=1))
+    world = World(device=META, timeout=dt.timedelta(seconds=1))
     return Run(settings, synthetic.make(settings.dataset_request), world, lambda _: None)
 
 
@@ -40,8 +39,8 @@ def a_run(tmp_path: Path, options: str) -> Run:
     [
         "--model resnet8",
         "--model torchvision/resnet18 --channels-last",
-        "--model resnet8 --accumulate 2 --checkpoint-activations",
-        "--model timm/test_vit2 --shift-pixels 1",
+        "--model resnet8 --accumulate 2 --checkpoint-activations full",
+        "--model timm/test_vit2 --shift-pixels 1 --checkpoint-activations selective",
     ],
 )
 def test_steps_and_scoring_stay_on_the_device(tmp_path: Path, options: str) -> None:

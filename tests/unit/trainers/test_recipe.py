@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import torch
 import yaml
 
 from tests.unit.trainers.given_settings import settings_of
-from trainers.augmentations import mixup_or_cutmix
+from trainers.augmentations import (
+    mixup_or_cutmix,
+    rand_augment_and_mix,
+    trivial_augment_and_mix,
+)
 from trainers.optimizers import learning_rate
+from trainers.plugins import Augmentation
 from trainers.settings import check_options
 
 REPOSITORY = Path(__file__).parents[3]
@@ -97,3 +103,19 @@ def test_a_batch_is_mixed_and_so_are_its_labels() -> None:
         assert labels.sum(dim=1) == pytest.approx(torch.ones(4))
         kinds.add(bool((mixed == mixed.round()).all()))  # CutMix leaves whole pixels
     assert kinds == {True, False}
+
+
+@pytest.mark.parametrize("factory", [trivial_augment_and_mix, rand_augment_and_mix])
+def test_each_image_has_draws_of_its_own_which_follow_from_the_seed(
+    factory: Callable[..., Augmentation],
+) -> None:
+    images = torch.rand(1, 3, 16, 16).repeat(8, 1, 1, 1) * 2 - 1
+    torch.manual_seed(5)
+    changed, labels = factory(num_classes=4)(images, torch.arange(8) % 4)
+    torch.manual_seed(5)
+    again, _ = factory(num_classes=4)(images, torch.arange(8) % 4)
+    assert torch.equal(again, changed)
+    assert changed.shape == images.shape
+    assert len({image.numpy().tobytes() for image in changed}) > 4
+    assert -1 <= changed.min() < changed.max() <= 1
+    assert labels.sum(dim=1).tolist() == pytest.approx([1] * 8)

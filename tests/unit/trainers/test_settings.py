@@ -77,7 +77,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "accumulate": 7,
         "compile": "eager",
         "channels_last": True,
-        "checkpoint_activations": True,
+        "checkpoint_activations": "full",
         "evaluate_every": 7,
         "checkpoint_every": 7,
         "log_every": 7,
@@ -106,6 +106,7 @@ def test_the_fingerprint_is_of_what_decides_the_weights() -> None:
         "label_smoothing": 0.7,
         "augment": "mine:mixup",
         "clip_gradients": 0.7,
+        "repeat_samples": 3,
         "average_weights": 0.7,
         "keep_best": True,
         "early_stop_evaluations": 7,
@@ -159,6 +160,7 @@ def test_the_rate_is_scaled_to_the_global_batch_if_told_so() -> None:
         ("--compile magic", "inductor"),
         ("--microbatches 8", "add --pipeline-parallel"),
         ("--pipeline-schedule gpipe", "add --pipeline-parallel"),
+        ("--checkpoint-activations selective --compile eager", "give full"),
     ],
 )
 def test_options_that_make_no_sense_together_say_what_to_change(
@@ -183,8 +185,8 @@ def test_options_that_make_no_sense_together_say_what_to_change(
         "--step-timeout-seconds 59 --peer-timeout-seconds 60",
         "--optimizer mine.trees:optimizer --schedule constant --label-smoothing 0.1",
         "--schedule step --decay-epochs 30,60,80 --epochs 90 --momentum 0",
-        "--compile aot_eager",
         "--microbatches 8 --pipeline-schedule gpipe --pipeline-parallel 2",
+        "--compile aot_eager --checkpoint-activations full",
     ],
 )
 def test_others_do(options: str) -> None:

@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -92,10 +91,9 @@ class Saver:
         for checkpoint in self._world.gather(mine)[0]:
             folder = self._folder.content(checkpoint.step)
             damage = self._folder.damage(checkpoint, part=self._world.rank, parts=self._world.size)
-            damaged_parts = torch.tensor([float(damage is not None)], device=self._world.device)
-            if self._world.sum(damaged_parts).item():
-                reason = damage or "corrupt: another rank found a file that differs from its record"
-                self._folder.skip(folder.name, reason)
+            damages = [each for each in self._world.gather(damage) if each is not None]
+            if damages:
+                self._folder.skip(folder.name, damages[0])
                 continue
             sharded_state.read(folder, network, optimizer, self._group, further)
             has_notes = self._world.is_first and _NOTES_NAME in checkpoint.files

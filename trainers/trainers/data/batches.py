@@ -1,7 +1,8 @@
 """Prefetching: a rank's share of each global batch is read and copied during earlier steps.
 
-On CUDA, copies run in a separate stream. The device waits for the copy of a step's share; the host
-does not. Source: docs.pytorch.org, "CUDA semantics" (streams; pinned memory).
+On CUDA, copies run in a stream of their own, as bytes from pinned memory. The device waits for the
+copy of a step's share; the host waits only until the share is read. Source: docs.pytorch.org, "CUDA
+semantics" (streams; pinned memory).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ CPU = torch.device("cpu")
 
 @dataclass(eq=False)
 class Batches:
-    """One rank's shares of the batches, in the order of the steps.
+    """One rank's shares of the batches, on its device, in the order of the steps.
 
-    One thread reads, decodes and crops the samples. It runs in parallel with the steps, since
-    decoders and torch's kernels release Python's lock.
+    One thread reads, decodes, crops and copies the samples. It runs in parallel with the steps,
+    since decoders and torch's kernels release Python's lock.
     """
 
     source: SampleSource
@@ -41,14 +42,16 @@ class Batches:
     shift_pixels: int = 0
     """The largest random shift of an image that is not cropped."""
     device: torch.device = CPU
-    """Shares for CUDA are put into pinned memory, from which it copies asynchronously."""
+    moves_labels: bool = True
+    """Whether to copy the labels to the device, too."""
 
     def __post_init__(self) -> None:
         self._thread = thread_of(self.device, "batches")
-        self._made: dict[int, Future[Samples]] = {}
+        self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._made: dict[int, Future[tuple[Samples, torch.cuda.Event | None]]] = {}
 
     def take(self, step: int) -> Samples:
-        """Return the share of `step`, in the CPU's memory.
+        """Return the share of `step`.
 
         Raises:
             Exception: the samples cannot be read.
@@ -57,9 +60,17 @@ class Batches:
         self._made = {
             each: self._made.get(each) or self._thread.submit(self._make, each) for each in wanted
         }
-        return self._made[step].result()
+        samples, copied = self._made[step].result()
+        if copied is not None:
+            computing = torch.cuda.current_stream(self.device)
+            computing.wait_event(copied)
+            for tensor in (samples.inputs, samples.labels):
+                if tensor.is_cuda:
+                    # The allocator must not reuse the memory for a copy before the step is done.
+                    tensor.record_stream(computing)
+        return samples
 
-    def _make(self, step: int) -> Samples:
+    def _make(self, step: int) -> tuple[Samples, torch.cuda.Event | None]:
         numbers = self.share(self.order.batch(step))
         if self.crop is not None:
             draws = self.share(self.order.draws(step, self.crop.DRAWS))
@@ -69,62 +80,18 @@ class Batches:
         if self.shift_pixels:
             offsets = self.share(self.order.shifts(step, self.shift_pixels))
             samples = Samples(inputs=shifted(samples.inputs, offsets), labels=samples.labels)
-        if self.device.type != "cuda":
-            return samples
-        return Samples(inputs=samples.inputs.pin_memory(), labels=samples.labels.pin_memory())
-
-
-@dataclass(eq=False)
-class DeviceFeed:
-    """One rank's shares of the batches, on its device."""
-
-    shares: Callable[[int], Samples]
-    """Returns the share of a step in the CPU's memory, which must be pinned if `device` is CUDA."""
-    device: torch.device
-    steps: int
-    """The number of steps of the whole run: no share beyond them is copied."""
-    moves_labels: bool
-    """Whether to copy the labels to the device, too."""
-
-    def __post_init__(self) -> None:
-        self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-        self._next: tuple[int, Samples] | None = None
-
-    def take(self, step: int) -> Samples:
-        """Return the share of `step`.
-
-        Raises:
-            Exception: the samples cannot be read.
-        """
         if self._stream is None:
-            return self._moved(self.shares(step))
-        if self._next is None or self._next[0] != step:
-            self._next = step, self._copied(step, self._stream)
-        samples, self._next = self._next[1], None
-        computing = torch.cuda.current_stream(self.device)
-        computing.wait_stream(self._stream)
-        for tensor in (samples.inputs, samples.labels):
-            if tensor.device == self.device:
-                # The allocator must not reuse the memory for the next copy before the step is done.
-                tensor.record_stream(computing)
-        return samples
+            return self._moved(samples), None
+        pinned = Samples(inputs=samples.inputs.pin_memory(), labels=samples.labels.pin_memory())
+        copied = torch.cuda.Event()
+        with torch.cuda.stream(self._stream):
+            moved = self._moved(pinned)
+            copied.record()
+        return moved, copied
 
-    def prefetch(self, step: int) -> None:
-        """Start the copy for `step` on CUDA, as soon as the share is read; do nothing on a CPU.
-
-        Blocks until the share is read: first queue all work of the step before.
-        """
-        if self._stream is not None and self._next is None and step < self.steps:
-            self._next = step, self._copied(step, self._stream)
-
-    def _copied(self, step: int, stream: torch.cuda.Stream) -> Samples:
-        share = self.shares(step)
-        with torch.cuda.stream(stream):
-            return self._moved(share)
-
-    def _moved(self, share: Samples) -> Samples:
-        labels = share.labels
+    def _moved(self, samples: Samples) -> Samples:
+        labels = samples.labels
         return Samples(
-            inputs=share.inputs.to(self.device, non_blocking=True),
+            inputs=samples.inputs.to(self.device, non_blocking=True),
             labels=labels.to(self.device, non_blocking=True) if self.moves_labels else labels,
         )

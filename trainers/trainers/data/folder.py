@@ -73,7 +73,7 @@ def load_folder(request: DatasetRequest) -> Dataset:
         train=of_images(train, request.image_format),
         held_out=of_images(held_out, request.image_format),
         held_out_as=held_out_as,
-        quarantined=tuple(sorted(bad, key=lambda problem: problem.path)),
+        quarantined=tuple(sorted(bad)),
         fingerprint=samples.fingerprint(found),
     )
 

@@ -44,18 +44,13 @@ def decode(content: bytes, image_format: ImageFormat) -> Image.Image:
     Raises:
         ValueError: it is not a readable image; the text is the reason.
     """
-    return decode_sized(content, image_format)[0]
-
-
-def decode_sized(content: bytes, image_format: ImageFormat) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode as `decode` does; also return the width and height of the image in the file."""
     with _opened(content) as image:
-        was, converted = image.size, image.convert(_PILLOW_MODES[image_format.mode][0])
-    scale = _DETAIL * image_format.size / min(was)
+        converted = image.convert(_PILLOW_MODES[image_format.mode][0])
+    scale = _DETAIL * image_format.size / min(converted.size)
     if scale < 1:
-        reduced = round(was[0] * scale), round(was[1] * scale)
+        reduced = round(converted.width * scale), round(converted.height * scale)
         converted = converted.resize(reduced, Image.Resampling.BILINEAR)
-    return converted, was
+    return converted
 
 
 def square(image: Image.Image, size: int) -> Image.Image:

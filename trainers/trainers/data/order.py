@@ -47,6 +47,8 @@ class Order:
     batch_size: int
     seed: int
     shuffle_window: int = SHUFFLE_WINDOW
+    repeats: int = 1
+    """The number of copies of a sample in a batch; an epoch then sees a part of the samples."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -55,23 +57,30 @@ class Order:
 
     def batch(self, step: int) -> Tensor:
         """The sample numbers, shape (B,), of the global batch of `step`; steps count from 0."""
-        epoch, position = divmod(step, self.steps_per_epoch)
-        positions = torch.arange(position * self.batch_size, (position + 1) * self.batch_size)
+        epoch = step // self.steps_per_epoch
         permutation = _permutation(self.samples, self.shuffle_window, self.seed, epoch)
-        return permutation[positions % self.samples]
+        return permutation[self._positions(step) // self.repeats % self.samples]
 
     def draws(self, step: int, count: int) -> Tensor:
         """Return `count` random numbers for each sample of a batch, from 0 to 1, shape (B, count).
 
-        They are a function of (seed, epoch, sample), whatever the batch size.
+        They are a function of (seed, epoch, sample), whatever the batch size; those of copies, of
+        (seed, epoch, position).
         """
         epoch = step // self.steps_per_epoch
-        return _draws(self.samples, self.seed, epoch, count)[self.batch(step)]
+        return _draws(self.samples, self.seed, epoch, count)[self._rows(step)]
 
     def shifts(self, step: int, pixels: int) -> Tensor:
         """Return shifts (down, right) in whole pixels up to `pixels`, shape (B, 2), likewise."""
         epoch = step // self.steps_per_epoch
-        return _shifts(self.samples, self.seed, epoch, pixels)[self.batch(step)]
+        return _shifts(self.samples, self.seed, epoch, pixels)[self._rows(step)]
+
+    def _positions(self, step: int) -> Tensor:
+        first = step % self.steps_per_epoch * self.batch_size
+        return torch.arange(first, first + self.batch_size)
+
+    def _rows(self, step: int) -> Tensor:
+        return self.batch(step) if self.repeats == 1 else self._positions(step) % self.samples
 
 
 def lanes(shuffle_window: int) -> int:

@@ -196,7 +196,7 @@ def check_unchanged(changed: Sequence[FileProblem], files: int) -> None:
         raise DataChanged(
             f"{len(changed)} of {files} files are not what the manifest froze: the data was "
             "overwritten or deleted since; the next manifest will have it as it is then",
-            sorted(changed, key=lambda problem: problem.path),
+            sorted(changed),
         )
 
 
@@ -210,7 +210,7 @@ def check_bad_fraction(bad: Sequence[FileProblem], files: int, max_bad_fraction:
         raise DataRejected(
             f"{len(bad)} of {files} files are not labelled images, more than the fraction "
             f"{max_bad_fraction:g} that may be: fix or remove them, or raise --max-bad-fraction",
-            sorted(bad, key=lambda problem: problem.path),
+            sorted(bad),
         )
 
 

@@ -35,11 +35,11 @@ class Shard:
     train: int
     """The number of samples to train on."""
     held_out: int
-    offsets: tuple[int, ...]
+    offsets: list[int]
     """The groups' first bytes and the end of the last group, if the format needs them."""
-    classes: tuple[str, ...]
+    classes: list[str]
     fingerprint: str
-    quarantined: tuple[FileProblem, ...]
+    quarantined: list[FileProblem]
 
     def groups(self, *, held_out: bool) -> range:
         """Return the group numbers of one side of the split."""
@@ -77,12 +77,8 @@ class Shard:
         Raises:
             KeyError, TypeError: the value has another form.
         """
-        tuples: dict[str, Any] = {
-            "offsets": tuple(value["offsets"]),
-            "classes": tuple(value["classes"]),
-            "quarantined": tuple(FileProblem(**problem) for problem in value["quarantined"]),
-        }
-        return cls(**{**value, **tuples})
+        problems: Any = [FileProblem(**problem) for problem in value["quarantined"]]
+        return cls(**{**value, "quarantined": problems})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +102,7 @@ class ShardIndex:
     @property
     def quarantined(self) -> tuple[FileProblem, ...]:
         """The bad files of all shards."""
-        problems = [problem for shard in self.shards for problem in shard.quarantined]
-        return tuple(sorted(problems, key=lambda problem: problem.path))
+        return tuple(sorted(problem for shard in self.shards for problem in shard.quarantined))
 
     def samples(self, *, held_out: bool) -> int:
         """Return the number of samples on one side of the split."""

@@ -7,10 +7,10 @@ string. An object without a segmentation gets its box as mask.
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,21 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from trainers.data import samples
+from trainers.data.folder import read_images
+from trainers.data.image_file import ImageFormat, pixels_of, stretched
 from trainers.data.images import Samples
-from trainers.errors import DataRejected, LaunchInvalid
+from trainers.data.manifest import Entry
+from trainers.errors import DataRejected
+from trainers.vision import library
 
 RunLengths = dict[str, Any]
 """An encoded mask: `{"size": [height, width], "counts": compressed text or bytes}`."""
+Target = dict[str, Tensor]
+"""The objects on one image, in pixels of the scaled image, as torchmetrics takes them: `boxes`
+(left, top, right, bottom), shape (O, 4), `labels` (O,), `masks` (O, size, size), `iscrowd` (O,)."""
 
+_MASKS = "faster_coco_eval.core.mask"
 _LEAST_PIXELS = 1.0  # sides of a box on the scaled image: torchvision refuses empty boxes
 
 
@@ -39,26 +48,6 @@ class Instance:
     """Whether one mask covers many objects: not trained on, and detections in it are not wrong."""
     mask: RunLengths
     """In the size of the image."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """The objects on one image, in pixels of the scaled image."""
-
-    boxes: Tensor
-    """Left, top, right, bottom, shape (O, 4)."""
-    labels: Tensor
-    """Shape (O,)."""
-    masks: Tensor
-    """Bytes of 0 and 1, shape (O, size, size)."""
-    is_crowd: Tensor
-    """Shape (O,)."""
-
-    def to_learn(self, device: torch.device, numbers: Tensor | None = None) -> dict[str, Tensor]:
-        """Return torchvision's targets, without crowds. `numbers` maps labels to the network's."""
-        labels = self.labels if numbers is None else numbers[self.labels]
-        tensors = {"boxes": self.boxes, "labels": labels, "masks": self.masks}
-        return {name: tensor[~self.is_crowd].to(device) for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +70,12 @@ class AnnotatedImage:
             Image.fromarray(decode_mask(each.mask)).resize((size, size), Image.Resampling.NEAREST)
             for each in kept
         ]
-        return Target(
-            boxes=torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
-            labels=torch.tensor([each.label for each in kept], dtype=torch.int64),
-            masks=torch.from_numpy(np.array(drawn, np.uint8).reshape(-1, size, size)),
-            is_crowd=torch.tensor([each.is_crowd for each in kept], dtype=torch.bool),
-        )
+        return {
+            "boxes": torch.tensor(boxes[large], dtype=torch.get_default_dtype()),
+            "labels": torch.tensor([each.label for each in kept], dtype=torch.int64),
+            "masks": torch.from_numpy(np.array(drawn, np.bool_).reshape(-1, size, size)),
+            "iscrowd": torch.tensor([each.is_crowd for each in kept], dtype=torch.int64),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,20 +83,25 @@ class AnnotatedImages:
     """Images that are read when they are taken; the label of each is its number."""
 
     annotated: tuple[AnnotatedImage, ...]
-    size: int
-    read: Callable[[Sequence[int]], Tensor]
-    """Returns the images of these numbers, bytes of shape (N, C, size, size)."""
+    entries: tuple[Entry, ...]
+    """Of the images, in the same order."""
+    folder: Path
+    image_format: ImageFormat
 
     def __len__(self) -> int:
         return len(self.annotated)
 
     def take(self, numbers: Tensor) -> Samples:
-        """Return the images of these numbers, in that order."""
-        return Samples(inputs=self.read(numbers.tolist()), labels=numbers)
+        """Return the images of these numbers, in that order, scaled to squares."""
+        entries = [self.entries[number] for number in numbers.tolist()]
+        images, unreadable = read_images(entries, self.folder, self.image_format)
+        samples.check_bad_fraction(unreadable, len(entries), 0)
+        squares = [pixels_of(stretched(each.value, self.image_format.size)) for each in images]
+        return Samples(inputs=torch.from_numpy(np.stack(squares)), labels=numbers)
 
     def target(self, number: int) -> Target:
         """Return the objects on an image."""
-        return self.annotated[number].target(self.size)
+        return self.annotated[number].target(self.image_format.size)
 
 
 def parse(content: bytes, *, name: str) -> tuple[tuple[str, ...], list[AnnotatedImage]]:
@@ -161,31 +155,17 @@ def _instance(
     )
 
 
-def library(module: str) -> Any:
-    """Import a module of `faster_coco_eval.core`, which only detection needs.
-
-    Raises:
-        LaunchInvalid: faster-coco-eval is not installed.
-    """
-    try:
-        return importlib.import_module(f"faster_coco_eval.core.{module}")
-    except ImportError as error:
-        raise LaunchInvalid(
-            f"detection needs faster-coco-eval, which cannot be imported ({error}): install it"
-        ) from error
-
-
 def encode_masks(masks: np.ndarray) -> list[RunLengths]:
     """Encode masks of 0 and 1, shape (N, height, width), as run lengths."""
     if not len(masks):
         return []
-    encoded = library("mask").encode(np.asfortranarray(masks.astype(np.uint8).transpose(1, 2, 0)))
+    encoded = library(_MASKS).encode(np.asfortranarray(masks.astype(np.uint8).transpose(1, 2, 0)))
     return [{**one, "counts": one["counts"].decode()} for one in encoded]
 
 
 def decode_mask(run_lengths: RunLengths) -> np.ndarray:
     """Decode run lengths to bytes of 0 and 1, shape (height, width)."""
-    return library("mask").decode(dict(run_lengths))
+    return library(_MASKS).decode(dict(run_lengths))
 
 
 def _run_lengths(
@@ -196,7 +176,7 @@ def _run_lengths(
     Raises:
         ValueError: the segmentation is malformed, or its size is not that of the image.
     """
-    mask = library("mask")
+    mask = library(_MASKS)
     try:
         if isinstance(segmentation, Mapping):
             run_lengths: Any = dict(segmentation)

@@ -5,7 +5,6 @@ Source: cocodataset.org, "Detection evaluation".
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,19 +33,13 @@ class Scores:
             to_ours: maps the detector's labels to the data's; 0 for classes that the data lacks.
         """
         found = {**detected, "labels": to_ours[detected["labels"]]}
-        there = {
-            "boxes": target.boxes,
-            "labels": target.labels,
-            "masks": target.masks.bool(),
-            "iscrowd": target.is_crowd.long(),
-        }
         if "masks" in found:
             found["masks"] = found["masks"][:, 0] >= MASK_FROM
         if self.metric is None:
             self.metric = _metric(["bbox", "segm"] if "masks" in found else ["bbox"])
         is_known = found["labels"] > 0
         known = {name: values[is_known] for name, values in found.items()}
-        self.metric.update([known], [there])
+        self.metric.update([known], [target])
 
     @classmethod
     def merged(cls, parts: Sequence[Scores]) -> Scores:
@@ -77,8 +70,9 @@ class Scores:
 
 
 def _metric(kinds: Sequence[str]) -> Any:
-    library("torchvision.ops")  # before torchmetrics imports it
-    metrics: Any = importlib.import_module("torchmetrics.detection")
-    return metrics.MeanAveragePrecision(
-        iou_type=kinds, class_metrics=True, backend="faster_coco_eval"
+    return library("torchmetrics.detection").MeanAveragePrecision(
+        iou_type=kinds,
+        class_metrics=True,
+        backend="faster_coco_eval",
+        sync_on_compute=False,  # `merged` has the images of all ranks
     )

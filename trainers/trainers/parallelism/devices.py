@@ -22,7 +22,6 @@ Sources: docs.pytorch.org, "Reproducibility", "torch.use_deterministic_algorithm
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,16 +47,6 @@ class RankHardware:
     local_rank: int
     visible_devices: str | None  # this rank's CUDA_VISIBLE_DEVICES
     gpus: int
-
-    @classmethod
-    def of_this_process(cls, local_rank: int, environment: Mapping[str, str]) -> RankHardware:
-        """Read the hardware without initializing CUDA in this process."""
-        return cls(
-            host=socket.gethostname(),
-            local_rank=local_rank,
-            visible_devices=environment.get(VISIBLE_DEVICES),
-            gpus=torch.cuda.device_count(),
-        )
 
 
 def gpu_of_rank(rank: int, ranks: Sequence[RankHardware], choice: DeviceChoice) -> int | None:

@@ -38,4 +38,6 @@ class ParallelOptions:
     channels_last: bool | None = option(
         None, "memory format; default: on GPUs, for convolutional networks without group norm"
     )
-    checkpoint_activations: bool = option(False, "compute blocks again in the backward pass")
+    checkpoint_activations: Literal["full", "selective"] | None = option(
+        None, "compute blocks again in the backward pass: all, or all but their products"
+    )

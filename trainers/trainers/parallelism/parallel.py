@@ -19,15 +19,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from trainers.errors import LaunchInvalid
 from trainers.parallelism.mesh import DATA, PIPELINE, TENSOR, device_mesh, rank_coordinates
@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 
 
 _IMAGE_DIMENSIONS = 4
+# Operations whose outputs `--checkpoint-activations selective` keeps.
+_PRODUCTS = (
+    *("mm", "addmm", "bmm", "baddbmm", "convolution"),
+    *("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu"),
+    *("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"),
+)
 _COMPILATIONS = 8  # of a part: in training, in evaluation, with other batch sizes
 
 
@@ -82,11 +88,9 @@ class Parallel:
         self.network = network
         self.evaluated = self._cut()
         if options.compile is not None:  # in place, so that evaluation is compiled, too
-            parts = blocks(network) if hasattr(network, "blocks") else [network]
-            compile_parts(parts, options.compile)
-        if options.checkpoint_activations:
-            for block in blocks(network):
-                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+            compile_parts(repeated_blocks(network) or [network], options.compile)
+        if options.checkpoint_activations is not None:
+            checkpoint_activations(blocks(network), options.checkpoint_activations)
         is_short = options.precision == "bf16"
         gathers_short = is_short and self._sharded and may_gather_bf16(network)
         if is_short and not gathers_short:
@@ -109,6 +113,10 @@ class Parallel:
                 self.evaluated,
                 device_ids=[world.device] if world.device.type == "cuda" else None,
                 process_group=self._data_group,
+                # No second copy of the gradients, and no exchange of the statistics in each pass:
+                # `unify_buffers` has the first rank's where they count.
+                gradient_as_bucket_view=True,
+                broadcast_buffers=False,
             )
         self._pipeline = None
         if has_stages:
@@ -232,11 +240,26 @@ def memory_format(
     return torch.channels_last if is_chosen else torch.preserve_format
 
 
-def blocks(network: nn.Module) -> Sequence[nn.Module]:
-    """Return the parts of a network that have parameters, among its `blocks()` or its children."""
-    listed: Any = getattr(network, "blocks", network.children)
-    if not isinstance(listed, nn.Sequential):  # those of timm's transformers are an attribute
-        listed = listed()
+def repeated_blocks(network: nn.Module) -> list[nn.Module]:
+    """Return the repeated parts of a network: those of its `blocks`, or what torchvision repeats.
+
+    These are the modules of each list or sequence of one class, such as residual blocks or layers
+    of an encoder, that have parts of their own.
+    """
+    listed: Any = getattr(network, "blocks", None)
+    if listed is not None:  # those of timm's transformers are an attribute
+        return list(listed.children() if isinstance(listed, nn.Module) else listed())
+    found: list[nn.Module] = []
+    for child in network.children():
+        parts = list(child.children()) if isinstance(child, nn.Sequential | nn.ModuleList) else []
+        are_alike = len(parts) > 1 and len({type(part) for part in parts}) == 1
+        found += parts if are_alike and any(parts[0].children()) else repeated_blocks(child)
+    return found
+
+
+def blocks(network: nn.Module) -> list[nn.Module]:
+    """Return the repeated parts, or the children if there are none, that have parameters."""
+    listed = repeated_blocks(network) or network.children()
     return [block for block in listed if next(block.parameters(), None) is not None]
 
 
@@ -263,6 +286,48 @@ def _split_layers(network: nn.Module, mesh: DeviceMesh) -> None:
             "a plan for torch's parallelize_module"
         )
     parallelize_module(network, mesh, cast("Any", network).tensor_parallel_plan(mesh.size()))
+
+
+def checkpoint_activations(
+    parts: Sequence[nn.Module], policy: Literal["full", "selective"]
+) -> None:
+    """Have each part compute its activations again in the backward pass, with the same draws.
+
+    `selective` keeps the outputs of matrix products, convolutions and attention, and computes only
+    the cheap rest again, as norms and activation functions. Source: Korthikanti et al., arXiv
+    2205.05198, section 5; torchtitan, whose list of operations is longer.
+    """
+    aten: Any = torch.ops.aten
+    kept = [getattr(aten, name).default for name in _PRODUCTS if policy == "selective"]
+
+    def contexts(norms: Sequence[Any]) -> tuple[Any, Any]:
+        plain = contextlib.nullcontext()
+        first, again = create_selective_checkpoint_contexts(kept) if kept else (plain, plain)
+        return first, _without_counting(norms, again)
+
+    for part in parts:
+        norms = [module for module in part.modules() if isinstance(module, BATCH_NORMS)]
+        part.forward = functools.partial(
+            *(checkpoint, part.forward),
+            use_reentrant=False,
+            context_fn=functools.partial(contexts, norms),
+        )
+
+
+@contextlib.contextmanager
+def _without_counting(
+    norms: Sequence[Any], inner: contextlib.AbstractContextManager[object]
+) -> Generator[None]:
+    """Keep running statistics inside the block: the first forward pass has counted the batch."""
+    before = [(norm, norm.momentum, norm.num_batches_tracked) for norm in norms]
+    try:
+        for norm, _, count in before:
+            norm.momentum, norm.num_batches_tracked = 0.0, None if count is None else count.clone()
+        with inner:
+            yield
+    finally:
+        for norm, momentum, count in before:
+            norm.momentum, norm.num_batches_tracked = momentum, count
 
 
 def compute_in_bf16(module: nn.Module, device: torch.device) -> None:

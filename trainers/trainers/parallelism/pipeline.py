@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from trainers.errors import LaunchInvalid
 
-BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 LossOf = Callable[[Any, Any], Tensor]
 """Takes the network's output and targets of some samples; returns their part of the loss."""

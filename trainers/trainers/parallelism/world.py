@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import os
 import pickle
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from torch.distributed.elastic.utils.store import synchronize
 from torch.distributed.rendezvous import rendezvous
 
 from trainers.errors import LaunchInvalid, PeerFailed, TrainingError
-from trainers.parallelism.devices import RankHardware, gpu_of_rank, use_device
+from trainers.parallelism.devices import VISIBLE_DEVICES, RankHardware, gpu_of_rank, use_device
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.options import DeviceChoice
 
@@ -36,12 +37,13 @@ _WINDOW_SECONDS = 2.0  # a rank without a sign for so long is missing
 
 @dataclass(kw_only=True)
 class World:
-    """The ranks of this run, seen from one of them.
+    """The ranks of this run, seen from one of them: its number, from 0, and how many there are.
 
     With one rank there is no process group, and the methods return this rank's values.
     """
 
-    launch: Launch
+    rank: int = 0
+    size: int = 1
     device: torch.device
     timeout: dt.timedelta
     _store: Store | None = None
@@ -62,8 +64,16 @@ class World:
         timeout = dt.timedelta(seconds=timeout_seconds)
         store = None if launch.size == 1 else _connect_store(launch, timeout)
         # The CPU, until the ranks have exchanged their hardware.
-        world = cls(launch=launch, device=torch.device("cpu"), timeout=timeout, _store=store)
-        mine = RankHardware.of_this_process(launch.local_rank, os.environ)
+        device = torch.device("cpu")
+        world = cls(
+            rank=launch.rank, size=launch.size, device=device, timeout=timeout, _store=store
+        )
+        mine = RankHardware(
+            host=socket.gethostname(),
+            local_rank=launch.local_rank,
+            visible_devices=os.environ.get(VISIBLE_DEVICES),
+            gpus=torch.cuda.device_count(),  # it does not initialize CUDA
+        )
         ranks = world._exchange("hardware", mine)
         world.device = use_device(
             gpu_of_rank(launch.rank, ranks, device_choice),
@@ -71,16 +81,6 @@ class World:
             environment=os.environ,
         )
         return world
-
-    @property
-    def rank(self) -> int:
-        """This rank's number, from 0."""
-        return self.launch.rank
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return self.launch.size
 
     @property
     def is_first(self) -> bool:

@@ -8,6 +8,7 @@ bottom]}, …]}`, in pixels of the image in the request. If the network draws ma
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainers.data.image_file import decode_sized, pixels_of, square, stretched
+from trainers.data.image_file import decode, pixels_of, stretched
+from trainers.data.image_file import square as middle_square
 from trainers.data.images import images_at_once, to_input
 from trainers.detection.coco import encode_masks
 from trainers.detection.network import is_detector
@@ -71,7 +73,7 @@ class Scorer:
         if not files:
             return []
         images, sizes = zip(*(self._decoded(*each) for each in enumerate(files)), strict=True)
-        pixels = torch.from_numpy(np.stack(images))
+        pixels, square = torch.from_numpy(np.stack(images)), self._model.image_format.size
         most = _DETECTED_AT_ONCE if self._detects else _BATCH
         at_once = images_at_once(self._model.image_format, at_most=most)
         with torch.inference_mode():
@@ -82,18 +84,19 @@ class Scorer:
                 return [each for logits in batches for each in self._labels(logits.float())]
             found = (detected for batch in batches for detected in batch)
             return [
-                self._detections(detected, width, height, threshold)
-                for detected, (width, height) in zip(found, sizes, strict=True)
+                describe(detected, self._model.classes, square, size, score_threshold=threshold)
+                for detected, size in zip(found, sizes, strict=True)
             ]
 
     def _decoded(self, number: int, content: bytes) -> tuple[np.ndarray, tuple[int, int]]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                image, size = decode_sized(content, self._model.image_format)
+                image = decode(content, self._model.image_format)
+                size = Image.open(io.BytesIO(content)).size  # `decode` may have reduced it
         except ValueError as error:
             raise RequestInvalid(f"image {number}: {error}") from error
-        to_square = stretched if self._detects else square
+        to_square = stretched if self._detects else middle_square
         return pixels_of(to_square(image, self._model.image_format.size)), size
 
     def _labels(self, logits: Tensor) -> list[Prediction]:
@@ -108,35 +111,23 @@ class Scorer:
             predictions.append({**top[0], "top": top})
         return predictions
 
-    def _detections(
-        self, detected: Mapping[str, Tensor], width: int, height: int, threshold: float
-    ) -> Prediction:
-        detections = describe(
-            {name: tensor.cpu() for name, tensor in detected.items()},
-            self._model.classes,
-            square=self._model.image_format.size,
-            width=width,
-            height=height,
-            score_threshold=threshold,
-        )
-        return {"width": width, "height": height, "detections": detections}
-
 
 def describe(
     detected: Mapping[str, Tensor],
     classes: Sequence[str],
-    *,
     square: int,
-    width: int,
-    height: int,
+    size: tuple[int, int],
+    *,
     score_threshold: float,
-) -> list[dict[str, Any]]:
+) -> Prediction:
     """Describe the detections on one image with a sufficient score, the highest first.
 
-    `detected` are torchvision's detections, on the CPU: boxes (O, 4), labels (O,) from 1, scores
-    (O,), and masks (O, 1, square, square) if the network draws them. `width` and `height` are those
-    of the image in the request, which was scaled to a square of side `square`.
+    `detected` are torchvision's detections: boxes (O, 4), labels (O,) from 1, scores (O,), and
+    masks (O, 1, square, square) if the network draws them. `size` is the width and height of the
+    image in the request, which was scaled to a square of side `square`.
     """
+    width, height = size
+    detected = {name: tensor.cpu() for name, tensor in detected.items()}
     labels, scores = detected["labels"].tolist(), detected["scores"].tolist()
     boxes = rescaled(detected["boxes"].numpy(), square=square, width=width, height=height).tolist()
     described: list[dict[str, Any]] = []
@@ -151,7 +142,7 @@ def describe(
             scaled = np.asarray(probabilities.resize((width, height), Image.Resampling.BILINEAR))
             detection["mask"] = encode_masks(scaled[None] >= MASK_FROM)[0]
         described.append(detection)
-    return described
+    return {"width": width, "height": height, "detections": described}
 
 
 def rescaled(boxes: np.ndarray, *, square: int, width: int, height: int) -> np.ndarray:

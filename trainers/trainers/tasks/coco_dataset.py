@@ -6,14 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from trainers.data import samples
 from trainers.data.dataset import Dataset, DatasetRequest
-from trainers.data.folder import files_of, read_images
-from trainers.data.image_file import ImageFormat, check, pixels_of, stretched
+from trainers.data.folder import files_of
+from trainers.data.image_file import ImageFormat, check
 from trainers.data.samples import Decoded
 from trainers.detection import coco
 from trainers.detection.coco import AnnotatedImages
@@ -73,15 +69,12 @@ def load(request: DatasetRequest) -> Dataset:
     )
 
     def source(found: Sequence[Decoded[None]], of: ImageFormat) -> AnnotatedImages:
-        def read(numbers: Sequence[int]) -> Tensor:
-            images, unreadable = read_images([found[n].entry for n in numbers], folder, of)
-            samples.check_bad_fraction(unreadable, len(numbers), 0)
-            return torch.from_numpy(
-                np.stack([pixels_of(stretched(each.value, of.size)) for each in images])
-            )
-
-        in_order = tuple(annotated[each.entry.path] for each in found)
-        return AnnotatedImages(annotated=in_order, size=of.size, read=read)
+        return AnnotatedImages(
+            annotated=tuple(annotated[each.entry.path] for each in found),
+            entries=tuple(each.entry for each in found),
+            folder=folder,
+            image_format=of,
+        )
 
     to_train_on = source(train, request.image_format)
     return Dataset(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainers.data.images import Samples, to_input
 from trainers.data.order import stream_seed
-from trainers.detection.coco import AnnotatedImages
+from trainers.detection.coco import AnnotatedImages, Target
 from trainers.detection.scores import Scores
 from trainers.serving.model_folder import Model
 from trainers.tasks.task import Evaluation, HeldOut, Task
@@ -33,7 +33,7 @@ class Detection(Task):
 
     def prepare(self, samples: Samples, device: torch.device) -> tuple[tuple[Any, ...], Any]:
         """Return the images with their objects, and the number of images."""
-        objects = [self._train.target(n).to_learn(device) for n in samples.labels.tolist()]
+        objects = [_to_learn(self._train.target(n), device) for n in samples.labels.tolist()]
         return (to_input(samples.inputs, device), objects), len(samples)
 
     def loss(self, output: Any, targets: Any, *, label_smoothing: float) -> Tensor:
@@ -70,7 +70,7 @@ class Detection(Task):
                 detections: list[dict[str, Tensor]] = network(pixels)
                 if is_known:
                     _set_to_return_losses(network)
-                    objects = [target.to_learn(device, to_theirs) for target in targets]
+                    objects = [_to_learn(target, device, to_theirs) for target in targets]
                     losses: dict[str, Tensor] = network(pixels, objects)
                     loss += sum(float(value) for value in losses.values()) * len(numbers)
                 counted = zip(numbers, detections, targets, strict=False)
@@ -91,6 +91,14 @@ class Detection(Task):
             loss=held_out.sum(loss).item() / len(held_out),
             details={"average_precision": by_kind},
         )
+
+
+def _to_learn(target: Target, device: torch.device, numbers: Tensor | None = None) -> Target:
+    """Return torchvision's targets, without crowds. `numbers` maps labels to the network's."""
+    labels = target["labels"] if numbers is None else numbers[target["labels"]]
+    tensors = {"boxes": target["boxes"], "labels": labels, "masks": target["masks"].byte()}
+    single = target["iscrowd"] == 0
+    return {name: tensor[single].to(device) for name, tensor in tensors.items()}
 
 
 def _set_to_return_losses(network: nn.Module) -> None:

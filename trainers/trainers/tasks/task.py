@@ -7,6 +7,7 @@ user's own task is a subclass of `Task` with two methods, `loss` and `evaluate`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -17,6 +18,7 @@ from torch import Tensor
 from trainers.data.images import Samples, SampleSource
 from trainers.detection.network import is_detector
 from trainers.errors import LaunchInvalid
+from trainers.parallelism.devices import thread_of
 from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import Model
@@ -71,11 +73,20 @@ class HeldOut:
         """Yield this rank's samples with their numbers, `at_once` per pass.
 
         All ranks do the same number of passes, since the network may be in shards. So the last pass
-        may have more samples than numbers; only the first samples count.
+        may have more samples than numbers; only the first samples count. The next pass is read
+        while the caller works on one.
         """
-        for numbers in self.coordinates.passes(len(self.source), at_once=at_once):
-            yield numbers, self.source.take(numbers if len(numbers) else torch.tensor([0]))
-            self.progress()
+
+        def read(numbers: Tensor) -> Samples:
+            return self.source.take(numbers if len(numbers) else torch.tensor([0]))
+
+        passes = self.coordinates.passes(len(self.source), at_once=at_once)
+        with thread_of(self.world.device, "held out") as thread:
+            ahead = deque(thread.submit(read, numbers) for numbers in passes[:1])
+            for number, numbers in enumerate(passes, start=1):
+                ahead.extend(thread.submit(read, after) for after in passes[number : number + 1])
+                yield numbers, ahead.popleft().result()
+                self.progress()
 
     def sum(self, values: Tensor) -> Tensor:
         """Return the sum over the ranks, on the CPU; ranks that share samples count once."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.data.batches import Batches, DeviceFeed
+from trainers.data.batches import Batches
 from trainers.data.images import RandomCrop, Samples
 from trainers.data.order import Order
 
@@ -113,33 +113,9 @@ def test_what_cannot_be_read_fails_the_step_that_needs_it() -> None:
         ready.take(1)
 
 
-# On a CPU only: `tests/gpu` has the copies on CUDA.
-META = torch.device("meta")  # any device that is not the CPU
-
-
-class Shares:
-    def __init__(self) -> None:
-        self.taken: list[int] = []
-
-    def take(self, step: int) -> Samples:
-        self.taken.append(step)
-        return Samples(inputs=torch.full((2, 1, 2, 2), step).byte(), labels=torch.tensor([0, 1]))
-
-
-def test_a_share_comes_as_it_is_made() -> None:
-    shares = Shares()
-    feed = DeviceFeed(shares.take, torch.device("cpu"), steps=3, moves_labels=True)
-    for step in range(3):
-        assert feed.take(step).inputs.unique().tolist() == [step]
-        feed.prefetch(step + 1)  # a CPU has nothing to copy
-    assert shares.taken == [0, 1, 2]
-
-
-def test_pixels_and_labels_go_to_the_device() -> None:
-    share = DeviceFeed(Shares().take, META, steps=1, moves_labels=True).take(0)
-    assert (share.inputs.device.type, share.labels.device.type) == ("meta", "meta")
-
-
-def test_labels_that_are_numbers_of_images_stay() -> None:
-    share = DeviceFeed(Shares().take, META, steps=1, moves_labels=False).take(0)
-    assert (share.inputs.device.type, share.labels.device.type) == ("meta", "cpu")
+def test_pixels_and_labels_go_to_the_device_but_labels_that_are_numbers_of_images_stay() -> None:
+    """On any device that is not the CPU; `tests/gpu` has the copies on CUDA."""
+    meta = torch.device("meta")
+    for moves_labels, where in ((True, "meta"), (False, "cpu")):
+        share = batches(Recorded(), device=meta, moves_labels=moves_labels).take(0)
+        assert (share.inputs.device.type, share.labels.device.type) == ("meta", where)

@@ -100,3 +100,15 @@ def test_what_fits_the_window_is_shuffled_as_a_whole() -> None:
     small = Order(samples=500, batch_size=500, seed=3, shuffle_window=500)
     large = Order(samples=500, batch_size=500, seed=3, shuffle_window=10**6)
     assert torch.equal(small.batch(4), large.batch(4))
+
+
+def test_copies_of_a_sample_share_a_batch_and_have_draws_of_their_own() -> None:
+    order = Order(samples=40, batch_size=12, seed=5, repeats=3)
+    seen = torch.cat([order.batch(step) for step in range(order.steps_per_epoch)])
+    assert sorted(seen.unique(return_counts=True)[1].tolist()) == [3] * 12
+    draws = torch.cat([order.draws(step, 5) for step in range(order.steps_per_epoch)])
+    assert len(draws.unique(dim=0)) == len(draws) == 36
+    for step in range(order.steps_per_epoch):
+        batch = order.batch(step)
+        assert torch.equal(batch[::3], batch[1::3])
+        assert torch.equal(batch[::3], batch[2::3])

@@ -74,7 +74,7 @@ def test_what_is_no_annotation_file_is_told(content: bytes, said: str) -> None:
 
 def drawn(**annotation: Any) -> np.ndarray:
     _, [image] = coco.parse(document(annotation=annotation), name="x")
-    return image.target(8).masks[0].numpy()
+    return image.target(8)["masks"][0].numpy()
 
 
 def test_masks_of_polygons_runs_and_boxes_agree() -> None:

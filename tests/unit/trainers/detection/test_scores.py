@@ -24,13 +24,12 @@ def masks_of(boxes: Boxes) -> torch.Tensor:
 
 
 def target_of(boxes: Boxes, *, crowds: Sequence[int] = (), label: int = 1) -> Target:
-    is_crowd = torch.tensor([number in crowds for number in range(len(boxes))], dtype=torch.bool)
-    return Target(
-        boxes=boxes_of(boxes),
-        labels=torch.full((len(boxes),), label),
-        masks=masks_of(boxes),
-        is_crowd=is_crowd,
-    )
+    return {
+        "boxes": boxes_of(boxes),
+        "labels": torch.full((len(boxes),), label),
+        "masks": masks_of(boxes).bool(),
+        "iscrowd": torch.tensor([int(number in crowds) for number in range(len(boxes))]).long(),
+    }
 
 
 def scored(*images: tuple[Boxes, Sequence[float], Target]) -> dict[str, dict[str, float]]:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.unit.trainers.given_settings import settings_of
 from trainers.errors import LaunchInvalid
-from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates, rank_coordinates
 from trainers.parallelism.world import World
 
@@ -89,8 +88,6 @@ def test_plain_ranks_are_data_ranks() -> None:
 )
 def test_what_does_not_fit_is_told(size: int, options: str, said: str) -> None:
     settings = settings_of("--batch-size", "16", *options.split())
-    world = World(
-        launch=Launch(size=size), device=torch.device("cpu"), timeout=dt.timedelta(seconds=1)
-    )
+    world = World(size=size, device=torch.device("cpu"), timeout=dt.timedelta(seconds=1))
     with pytest.raises(LaunchInvalid, match=said):
         rank_coordinates(settings, world)

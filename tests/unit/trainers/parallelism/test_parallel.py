@@ -1,13 +1,25 @@
 from __future__ import annotations
 
+import collections
+import datetime as dt
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
-from trainers.parallelism.parallel import compile_parts
+from tests.unit.trainers.given_settings import settings_of
+from trainers.parallelism.parallel import (
+    Parallel,
+    blocks,
+    checkpoint_activations,
+    compile_parts,
+    may_gather_bf16,
+)
+from trainers.parallelism.world import World
+from trainers.plugins import build_network
 
 MORE_THAN_TORCHS_LIMIT = 10
 
@@ -37,3 +49,101 @@ def test_each_shape_of_a_block_is_compiled_once_in_training_and_once_in_evaluati
         for part in parts:
             part.eval()(torch.randn(2, part.in_features))
     assert len(compiled) == 2 * graphs
+
+
+def backward(
+    architecture: str, size: int, policy: Literal["full", "selective"] | None
+) -> tuple[Tensor, list[Tensor], int]:
+    """The loss, the gradients, and the bytes that the forward pass leaves for the backward pass."""
+    torch.manual_seed(0)
+    network = build_network(architecture, channels=3, classes=3, size=size)
+    network(torch.randn(2, 3, size, size))  # what a first pass allocates for good
+    if policy is not None:
+        checkpoint_activations(blocks(network), policy)
+    images = torch.randn(256, 3, size, size)
+    torch.manual_seed(1)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        loss = network(images).square().mean()
+    loss.backward()
+    kept = sum(event.self_cpu_memory_usage for event in profiled.events() or ())
+    return (
+        loss.detach(),
+        [each.grad for each in network.parameters() if each.grad is not None],
+        kept,
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "size"),
+    [("resnet8", 8), ("timm/test_vit2", 16), ("tests.local.trainers.own_example:Perceptron", 8)],
+    ids=["convolutions", "attention", "dropout"],
+)
+def test_checkpointed_activations_take_less_memory_and_give_the_same_bits(
+    architecture: str, size: int
+) -> None:
+    loss, gradients, kept = backward(architecture, size, None)
+    for policy in ("selective", "full"):  # the second keeps less than the first
+        again, others, less = backward(architecture, size, policy)
+        assert torch.equal(again, loss)
+        assert all(map(torch.equal, others, gradients))
+        assert len(others) == len(gradients) > 0
+        assert less < kept, policy
+        kept = less
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kinds"),
+    [
+        ("resnet8", {"_Block": 3}),
+        ("torchvision/resnet50", {"Bottleneck": 16}),
+        ("torchvision/vit_b_16", {"EncoderBlock": 12}),
+        ("torchvision/swin_t", {"SwinTransformerBlock": 12}),
+        ("timm/resnet18", {"BasicBlock": 8}),
+        ("timm/test_vit2", {"Block": 8}),
+        ("torchvision/vgg11", {"Sequential": 2}),  # repeats nothing: its children
+    ],
+)
+def test_the_repeated_parts_of_a_librarys_network_are_its_blocks(
+    architecture: str, kinds: dict[str, int]
+) -> None:
+    with torch.device("meta"):
+        network = build_network(architecture, channels=3, classes=3, size=64)
+    assert collections.Counter(type(block).__name__ for block in blocks(network)) == kinds
+
+
+def test_a_batch_is_counted_once_in_running_statistics_that_are_computed_again() -> None:
+    def buffers(policy: Literal["full", "selective"] | None) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        network = build_network("torchvision/resnet18", channels=3, classes=3, size=32)
+        if policy is not None:
+            checkpoint_activations(blocks(network), policy)
+        network(torch.randn(4, 3, 32, 32)).sum().backward()
+        return dict(network.named_buffers())
+
+    once = buffers(None)
+    for policy in ("full", "selective"):
+        again = buffers(policy)
+        assert all(torch.equal(again[name], buffer) for name, buffer in once.items()), policy
+
+
+def test_channels_last_changes_no_gradient() -> None:
+    images = torch.randn(4, 3, 32, 32, dtype=torch.float64)  # 32 bits would round otherwise
+
+    def gradients(option: str) -> list[Tensor]:
+        torch.manual_seed(0)
+        network = build_network("torchvision/resnet18", channels=3, classes=3, size=32).double()
+        world = World(device=torch.device("cpu"), timeout=dt.timedelta(seconds=1))
+        parallel = Parallel(
+            network, lambda output, _: output.square().sum(), settings_of(option), world
+        )
+        parallel.forward_backward((images,), None, last=True)
+        return [each.grad for each in network.parameters() if each.grad is not None]
+
+    torch.testing.assert_close(gradients("--channels-last"), gradients("--no-channels-last"))
+
+
+def test_synchronised_batch_normalization_keeps_32_bits_as_the_plain_one_does() -> None:
+    network = nn.Sequential(nn.BatchNorm2d(2))
+    assert not may_gather_bf16(network)
+    assert not may_gather_bf16(nn.SyncBatchNorm.convert_sync_batchnorm(network))
+    assert may_gather_bf16(nn.Sequential(nn.LayerNorm(2)))

@@ -21,8 +21,9 @@ FOUND = {
 
 
 def described(detected: dict[str, torch.Tensor], **how: Any) -> list[dict[str, Any]]:
-    of_image: dict[str, Any] = {"square": 8, "width": 16, "height": 4, "score_threshold": 0.5}
-    return describe(detected, ("car", "tree"), **(of_image | how))
+    told = describe(detected, ("car", "tree"), 8, (16, 4), **({"score_threshold": 0.5} | how))
+    assert (told["width"], told["height"]) == (16, 4)
+    return told["detections"]
 
 
 def test_sure_detections_are_told_in_the_images_pixels_the_surest_first() -> None:
@@ -63,7 +64,7 @@ def test_a_box_scaled_for_training_is_scaled_back(
     [mask] = encode_masks(np.zeros((1, height, width)))
     instances = [Instance(label=1, box=tuple(box), is_crowd=False, mask=mask) for box in boxes]
     image = AnnotatedImage(path="a.png", width=width, height=height, instances=instances)
-    scaled = image.target(square).boxes.numpy()
+    scaled = image.target(square)["boxes"].numpy()
     back = rescaled(scaled, square=square, width=width, height=height)
     assert back == pytest.approx(boxes, abs=1e-3)
 
