@@ -43,7 +43,7 @@ DONE = complete(
 
 async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) -> None:
     worker = hub.items.connect(pb.GetWorkItemsRequest())
-    instance_id = await hub.tasks.start("orchestrator")
+    instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
     for answer in (
@@ -51,7 +51,7 @@ async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) ->
         pb.OrchestratorResponse(actions=[schedule(2), DONE]),
     ):
         hub.items.complete(episode.completionToken, answer, is_partial=answer.isPartial)
-    instance = await hub.tasks.reached(instance_id)
+    instance = await hub.reached(instance_id)
     assert (instance.status, instance.output) == (Status.COMPLETED, "1")
     for task_id in (1, 2):
         item = await worker.outbox.get()
@@ -69,12 +69,12 @@ async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) ->
 
 async def test_an_action_that_is_not_known_fails_the_orchestration(hub: Hub) -> None:
     worker = hub.items.connect(pb.GetWorkItemsRequest())
-    instance_id = await hub.tasks.start("orchestrator")
+    instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
     action = pb.OrchestratorAction(terminateOrchestration=pb.TerminateOrchestrationAction())
     hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
-    instance = await hub.tasks.reached(instance_id)
+    instance = await hub.reached(instance_id)
     assert instance.status is Status.FAILED
     assert "no action terminateOrchestration" in str(instance.output)
 
@@ -83,7 +83,7 @@ async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_versio
     hub: Hub,
 ) -> None:
     worker = hub.items.connect(pb.GetWorkItemsRequest())
-    instance_id = await hub.tasks.start("orchestrator", opening_json='{"Tags": {"a": "b"}}')
+    instance_id = await hub.start("orchestrator", opening_json='{"Tags": {"a": "b"}}')
     again = complete(
         orchestrationStatus=pb.ORCHESTRATION_STATUS_CONTINUED_AS_NEW,
         newVersion=StringValue(value="2"),
@@ -95,4 +95,4 @@ async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_versio
         assert start.tags == {"a": "b"}
         assert start.version.value == ("" if action is again else "2")
         hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
-    assert (await hub.tasks.reached(instance_id)).execution.version == "2"
+    assert (await hub.reached(instance_id)).execution.version == "2"

@@ -13,8 +13,8 @@ from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Execution, Status
-from localazure.scheduler import history_messages
-from localazure.scheduler.history_messages import from_fields, status_of, value
+from localazure.functions.durable.protocol import history_messages
+from localazure.functions.durable.protocol.history_messages import from_fields, status_of, value
 
 _STEPS: Final = {
     "scheduleTask": EventType.TASK_SCHEDULED,
