@@ -74,7 +74,7 @@ def conclude(
         effects = fail(execution, events, history_messages.failure(end.failureDetails), steps)
     else:
         effects = _ended(execution, events, end, steps)
-    return replace(effects, custom_status=custom_status)
+    return replace(effects, custom_status=custom_status, leaves_activities=True)
 
 
 def _step(execution: Execution, at: str, action: pb.OrchestratorAction) -> Event | None:

@@ -58,7 +58,6 @@ class Dispatcher:
     Args:
         settings: its settings and clock.
         store: the task hub's store.
-        worker: runs the code.
 
     Attributes:
         worker: runs the code.
@@ -216,7 +215,7 @@ class Dispatcher:
             return  # the reload wakes the instance
         live = self._live.load(instance_id) if self._store.owns(instance_id) else None
         if live is None:
-            self.activities.settle(self.mail.of(instance_id))  # nobody awaits their results
+            self._record_ends(instance_id)  # of activities that nobody awaits
             self.mail.clear(instance_id)
             return
         if not live.instance.started and self._starts_later(live.instance.execution):
@@ -304,16 +303,12 @@ class Dispatcher:
     def _current_mail(self, live: CachedInstance) -> list[Message]:
         """Return the messages of the current execution; drop those of earlier ones."""
         execution = live.instance.execution
-        waiting = list(self.mail.of(execution.instance_id))
-        stale = [
-            message
-            for message in waiting
-            if message.execution_id not in (None, execution.execution_id)
-        ]
-        if not stale:
-            return waiting
-        self.mail.remove(execution.instance_id, stale)
-        return list(self.mail.of(execution.instance_id))
+        instance_id, current = execution.instance_id, (None, execution.execution_id)
+        if any(one.execution_id not in current for one in self.mail.of(instance_id)):
+            self._record_ends(instance_id)  # an activity may have outlived its execution
+            stale = [one for one in self.mail.of(instance_id) if one.execution_id not in current]
+            self.mail.remove(instance_id, stale)
+        return list(self.mail.of(instance_id))
 
     def _commit(self, live: CachedInstance, consumed: list[Message], effects: Effects) -> None:
         """Submit the episode's transaction, and continue as if it were durable."""
@@ -327,7 +322,9 @@ class Dispatcher:
         self.mail.remove(execution.instance_id, consumed)
         if turn.ended:
             self._timers.forget(execution.execution_id)
-            self.activities.drop(execution.execution_id)
+            self._record_ends(execution.instance_id)
+            if not turn.leaves_activities:
+                self.activities.drop(execution.execution_id)
         if turn.next_execution is None:
             self._live.extend(live, after, turn.events, effects.events)
         else:
