@@ -55,8 +55,8 @@ class Story:
     def _state(self, instance_id: str) -> dict[str, Any]:
         return self._client("get_orchestration_state", instance_id)
 
-    def _client(self, operation: str, instance_id: str, **arguments: Any) -> Any:
-        return self._host.get(f"/api/client/{operation}/{instance_id}", arguments)
+    def _client(self, operation: str, subject: str, **arguments: Any) -> Any:
+        return self._host.get(f"/api/client/{operation}/{subject}", arguments)
 
     def _until_status(self, url: str, field: str, wanted: str) -> dict[str, Any]:
         return until(lambda: (found := self._host.get(url))[field] == wanted and found)
@@ -77,6 +77,8 @@ class Story:
     def _clients_operate_instances(self) -> None:
         urls = self._host.get("/api/start/generations", 3)
         status, one = urls["statusQueryGetUri"], urls["id"]
+        assert self._host.outcome(status) == "done"
+        self._client("schedule_new_orchestration", "generations", instance_id=one, input=1)
         assert self._host.outcome(status) == "done"
         again = self._client("restart_orchestration", one, restart_with_new_instance_id=True)
         assert self._host.outcome(status.replace(one, again)) == "done"

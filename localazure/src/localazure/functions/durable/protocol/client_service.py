@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Collection
 
 import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.empty_pb2 import Empty
@@ -32,7 +33,13 @@ _STARTED = frozenset(Status) - {Status.PENDING}
 
 
 class ClientService(HasHubs):
-    """The part of the service for clients of orchestrations."""
+    """The part of the service for clients of orchestrations.
+
+    Attributes:
+        replaceable: a new instance may replace one in these statuses, whatever its client says.
+    """
+
+    replaceable: Collection[Status] = ()
 
     async def Hello(self, request: Empty, context: Context) -> Empty:
         """Answer a client that looks whether the service is there."""
@@ -46,10 +53,11 @@ class ClientService(HasHubs):
         """Start an orchestration. Its id must be new, or its policy lets it replace the old one."""
         old = hub.store.instance(request.instanceId)
         if old is not None:
-            replaceable = state_messages.statuses(
-                request.orchestrationIdReusePolicy.replaceableStatus
-            )
-            if old.status not in replaceable:
+            policy = request.orchestrationIdReusePolicy
+            if old.status not in [
+                *self.replaceable,
+                *state_messages.statuses(policy.replaceableStatus),
+            ]:
                 raise InstanceExists(old.status)
             if old.status not in FINISHED:
                 await hub.terminate(request.instanceId, '"replaced by a new instance"')

@@ -10,6 +10,7 @@ import durabletask.internal.orchestrator_service_pb2_grpc as stubs
 import grpc
 
 from localazure.errors import StartError
+from localazure.functions.durable.engine.instance import FINISHED
 from localazure.functions.durable.protocol.client_service import ClientService
 from localazure.functions.durable.protocol.entity_service import EntityService
 from localazure.functions.durable.runtime.task_hub import TaskHub
@@ -61,7 +62,12 @@ async def serving(
 class OneHub(  # pyright: ignore[reportIncompatibleMethodOverride] - the stubs have no types
     ClientService, EntityService, stubs.TaskHubSidecarServiceServicer
 ):
-    """The service for the clients of one task hub, whichever a call names."""
+    """The service for the clients of one task hub, whichever a call names.
+
+    As in the Durable extension, a new instance replaces one that has finished.
+    """
+
+    replaceable = FINISHED
 
     def __init__(self, hub: TaskHub) -> None:
         self._hub = hub
