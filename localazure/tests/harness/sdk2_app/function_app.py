@@ -62,7 +62,7 @@ def all_steps(ctx: task.OrchestrationContext, number: int):
     squares = yield task.when_all([ctx.call_activity("square", input=n) for n in range(number)])
     yield ctx.create_timer(SOON)
     child = yield ctx.call_sub_orchestrator("one_step", input=7)
-    policy = task.RetryPolicy(first_retry_interval=SOON, max_number_of_attempts=2)
+    policy = task.RetryPolicy(first_retry_interval=SOON, max_number_of_attempts=3)
     tried = yield ctx.call_activity("fail_first", input=ctx.instance_id, retry_policy=policy)
     counter = entities.EntityInstanceId("counter", ctx.instance_id)
     with (yield ctx.lock_entities([counter])):
