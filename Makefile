@@ -1,4 +1,4 @@
-# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | conformance-worker | examples | rehearse | docs-commands. Each does its set-up.
+# make demo | test | test-fast | up | check | check-infra | bench | crash | crash-servicebus | simulate | gpu | dist | docs | package | conformance | conformance-clients | conformance-data | conformance-storage | conformance-worker | examples | rehearse | docs-commands | test-sdk2. Each does its set-up.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ AZURITE := localazure/src/localazure/storage/azurite/package-lock.json
 # Container images often set it: every process would compile all that it imports, and start twice as slowly.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help python-version setup demo test test-fast up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-scheduler conformance-storage conformance-worker examples rehearse docs-commands constraints clean
+.PHONY: help python-version setup demo test test-fast test-sdk2 up check check-infra format bench crash crash-servicebus simulate gpu dist docs package conformance conformance-clients conformance-data conformance-scheduler conformance-storage conformance-worker examples rehearse docs-commands constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -137,6 +137,13 @@ conformance-storage: setup
 # microsoft/durabletask-python: make conformance-scheduler SOURCES=../durabletask-python ONLY=rewind.
 conformance-scheduler: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.scheduler $(abspath $(SOURCES)) \
+	    $(if $(ONLY),-k '$(ONLY)')
+
+# azure-functions-durable 2, from a checkout of microsoft/durabletask-python: an app of ours, the SDK's
+# samples and its end-to-end tests. ONLY=rewind for some of the tests.
+SDK2_PYTHON ?= python3.13
+test-sdk2: setup
+	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.sdk2 $(SDK2_PYTHON) $(abspath $(SOURCES)) \
 	    $(if $(ONLY),-k '$(ONLY)')
 
 # Our Functions worker and Microsoft's, on one corpus of apps. ONLY='FastAPI*' for some, WRITE=1 for the page.

@@ -24,7 +24,7 @@ from localazure.functions.app.decorated_app import Definition
 from localazure.functions.app.loader import LoadedFunction, check_all
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime.hosted_app import Clock, utc_now
+from localazure.functions.durable.runtime.hub_settings import Clock, utc_now
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.durable.functions import DurableFunctions
 from localazure.functions.worker.invocation import Invoker, Outcome, TriggerData

@@ -159,7 +159,8 @@ class Host:
         """Send a GET, or a POST with a body; return the response as JSON, else as text."""
         data = None if body is None else json.dumps(body).encode()
         url = path if path.startswith("http") else self.url + path
-        with urllib.request.urlopen(url, data, timeout=ANSWER_SECONDS) as response:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as response:
             text = response.read().decode()
         with contextlib.suppress(ValueError):
             return json.loads(text)

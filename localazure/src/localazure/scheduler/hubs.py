@@ -9,8 +9,9 @@ from typing import Final
 
 from localazure.functions.durable.engine.invocation import KnownFunctions
 from localazure.functions.durable.options import DurableOptions
+from localazure.functions.durable.protocol.calls import InvalidHubName
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.task_hub import TaskHub
 from localazure.functions.durable.store.store import Store
 from localazure.scheduler.connected_workers import ConnectedWorkers
@@ -31,10 +32,6 @@ _OPTIONS: Final = DurableOptions.model_validate(
 )
 
 
-class InvalidHubName(ValueError):
-    """No task hub can have this name. The message says why."""
-
-
 class _AnyFunctions(KnownFunctions):
     """The functions are known to the workers, not to the scheduler."""
 
@@ -43,26 +40,19 @@ class _AnyFunctions(KnownFunctions):
         return name
 
 
-async def _nothing(_name: str, _trigger: object) -> str | None:
-    raise NotImplementedError  # the engine asks the connected workers
-
-
-class Hub:
+class Hub(TaskHub):
     """One task hub.
 
     Attributes:
         items: passes work to the workers that are connected to it.
-        tasks: the operations of clients.
-        app: its clock and limits.
     """
 
     def __init__(self, path: Path) -> None:
-        app = HostedApp(invoke=_nothing, known=_AnyFunctions(), options=_OPTIONS)
+        settings = HubSettings(known=_AnyFunctions(), options=_OPTIONS)
+        store = Store(path)
         self.items = WorkItems()
-        self.store = Store(path)
-        self.dispatcher = Dispatcher(app, self.store, ConnectedWorkers(app, self.items))
-        self.tasks = TaskHub(app, self.store, self.dispatcher)
-        self.app = app
+        workers = ConnectedWorkers(settings, self.items)
+        super().__init__(settings, store, Dispatcher(settings, store, workers))
         self.dispatcher.start()
 
     async def close(self) -> None:

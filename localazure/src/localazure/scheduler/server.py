@@ -8,37 +8,21 @@ import logging
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import durabletask.internal.orchestrator_service_pb2 as pb
 import durabletask.internal.orchestrator_service_pb2_grpc as stubs
-import grpc
-from google.protobuf.empty_pb2 import Empty
 
-from localazure.errors import StartError
 from localazure.functions import logs
+from localazure.functions.durable.protocol.calls import DEFAULT_HUB, hub_name
+from localazure.functions.durable.protocol.client_service import ClientService
+from localazure.functions.durable.protocol.entity_service import EntityService
+from localazure.functions.durable.protocol.serving import serving
 from localazure.processes.interruption import end_on_signals
 from localazure.processes.state_folder import make_state_folder
 from localazure.runtime.environment import LOOPBACK
-from localazure.scheduler.calls import DEFAULT_HUB, hub_name
-from localazure.scheduler.client_service import ClientService
-from localazure.scheduler.entity_service import EntityService
-from localazure.scheduler.hubs import Hubs
+from localazure.scheduler.hubs import Hub, Hubs
 from localazure.scheduler.worker_service import WorkerService
-
-# gRPC refuses messages over 4 MB by default, and a history may be longer.
-_MOST_BYTES: Final = 256 * 1024 * 1024
-
-_OPTIONS: Final = [
-    ("grpc.max_receive_message_length", _MOST_BYTES),
-    ("grpc.max_send_message_length", _MOST_BYTES),
-    ("grpc.so_reuseport", 0),  # a second scheduler on the port must fail
-    # A worker that does not answer a ping in time has lost its items.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 20_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-]
 
 
 class _Service(  # pyright: ignore[reportIncompatibleMethodOverride] - the stubs have no types
@@ -49,10 +33,9 @@ class _Service(  # pyright: ignore[reportIncompatibleMethodOverride] - the stubs
     def __init__(self, hubs: Hubs) -> None:
         self.hubs = hubs
 
-    async def Hello(self, request: Empty, context: Any) -> Empty:
-        """Answer a client that looks whether the scheduler is there."""
-        del request, context
-        return Empty()
+    def hub(self, name: str) -> Hub:
+        """Return a task hub. Raises InvalidHubName."""
+        return self.hubs.get(name)
 
     async def CreateTaskHub(
         self, request: pb.CreateTaskHubRequest, context: Any
@@ -84,19 +67,10 @@ async def running(folder: Path, port: int) -> AsyncGenerator[int]:
         StartError: the port is taken.
     """
     hubs = Hubs(folder)
-    server: Any = grpc.aio.server(options=_OPTIONS)
-    stubs.add_TaskHubSidecarServiceServicer_to_server(_Service(hubs), server)
     try:
-        bound_port: int = server.add_insecure_port(f"{LOOPBACK}:{port}")
-    except RuntimeError:
-        raise StartError(
-            f"port {port} is in use: end what listens there, or take another with --port"
-        ) from None
-    await server.start()
-    try:
-        yield bound_port
+        async with serving(_Service(hubs), port) as bound_port:
+            yield bound_port
     finally:
-        await server.stop(0)
         await hubs.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.message import Message
 
-from localazure.scheduler.calls import HasHubs, Write, streaming, unary
+from localazure.functions.durable.protocol.calls import HasHubs, Write, streaming, unary
 from localazure.scheduler.hubs import Hub
 
 # A worker of the Python SDK takes a stream for dead after 120 s without a message.

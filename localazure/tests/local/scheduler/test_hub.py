@@ -39,11 +39,12 @@ def complete(**fields: Any) -> pb.OrchestratorAction:
 DONE = complete(
     orchestrationStatus=pb.ORCHESTRATION_STATUS_COMPLETED, result=StringValue(value="1")
 )
+CONTINUED = complete(orchestrationStatus=pb.ORCHESTRATION_STATUS_CONTINUED_AS_NEW)
 
 
 async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) -> None:
     worker = hub.items.connect(pb.GetWorkItemsRequest())
-    instance_id = await hub.tasks.start("orchestrator")
+    instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
     for answer in (
@@ -51,7 +52,7 @@ async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) ->
         pb.OrchestratorResponse(actions=[schedule(2), DONE]),
     ):
         hub.items.complete(episode.completionToken, answer, is_partial=answer.isPartial)
-    instance = await hub.tasks.reached(instance_id)
+    instance = await hub.reached(instance_id)
     assert (instance.status, instance.output) == (Status.COMPLETED, "1")
     for task_id in (1, 2):
         item = await worker.outbox.get()
@@ -69,12 +70,12 @@ async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) ->
 
 async def test_an_action_that_is_not_known_fails_the_orchestration(hub: Hub) -> None:
     worker = hub.items.connect(pb.GetWorkItemsRequest())
-    instance_id = await hub.tasks.start("orchestrator")
+    instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
     action = pb.OrchestratorAction(terminateOrchestration=pb.TerminateOrchestrationAction())
     hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
-    instance = await hub.tasks.reached(instance_id)
+    instance = await hub.reached(instance_id)
     assert instance.status is Status.FAILED
     assert "no action terminateOrchestration" in str(instance.output)
 
@@ -83,7 +84,7 @@ async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_versio
     hub: Hub,
 ) -> None:
     worker = hub.items.connect(pb.GetWorkItemsRequest())
-    instance_id = await hub.tasks.start("orchestrator", opening_json='{"Tags": {"a": "b"}}')
+    instance_id = await hub.start("orchestrator", opening_json='{"Tags": {"a": "b"}}')
     again = complete(
         orchestrationStatus=pb.ORCHESTRATION_STATUS_CONTINUED_AS_NEW,
         newVersion=StringValue(value="2"),
@@ -95,4 +96,33 @@ async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_versio
         assert start.tags == {"a": "b"}
         assert start.version.value == ("" if action is again else "2")
         hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
-    assert (await hub.tasks.reached(instance_id)).execution.version == "2"
+    assert (await hub.reached(instance_id)).execution.version == "2"
+
+
+@pytest.mark.parametrize(
+    ("ending", "items"), [(DONE, 1), (CONTINUED, 2)], ids=["completed", "continued as new"]
+)
+async def test_an_activity_that_nobody_awaits_outlives_the_scheduler(
+    tmp_path: Path, ending: pb.OrchestratorAction, items: int
+) -> None:
+    file = tmp_path / "lasting.db"
+    first = Hub(file)
+    worker = first.items.connect(pb.GetWorkItemsRequest())
+    await first.start("orchestrator")
+    episode = await worker.outbox.get()
+    assert episode is not None
+    answer = pb.OrchestratorResponse(actions=[schedule(1), ending])
+    first.items.complete(episode.completionToken, answer)
+    await eventually(lambda: len(first.store.activities()) == 1)
+    await first.close()
+    second = Hub(file)
+    worker = second.items.connect(pb.GetWorkItemsRequest())
+    for _ in range(items):
+        item = await worker.outbox.get()
+        assert item is not None
+        is_activity = item.HasField("activityRequest")
+        end = pb.ActivityResponse() if is_activity else pb.OrchestratorResponse(actions=[DONE])
+        second.items.complete(item.completionToken, end)
+    await eventually(lambda: not second.store.activities())
+    assert not second.store.inbox()
+    await second.close()

@@ -15,11 +15,12 @@ from pydantic import BeforeValidator, Field
 
 from localazure import limits
 from localazure.configuration_file import OpenConfigurationModel
+from localazure.functions.durable.engine.instance import Execution
 from localazure.functions.durable.engine.partitions import (
     DEFAULT_PARTITION_COUNT,
     MOST_PARTITIONS,
 )
-from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy
+from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy, accepts
 
 # The real host's default: "10X the number of processors on the current machine".
 DEFAULT_CONCURRENCY = 10 * (os.cpu_count() or 1)
@@ -64,6 +65,8 @@ class DurableOptions(OpenConfigurationModel):
     version_failure_strategy: Annotated[FailureStrategy, _in_any_case(FailureStrategy)] = (
         FailureStrategy.REJECT
     )
+    max_grpc_message_size_in_bytes: _Count = 4 * 1024 * 1024
+    grpc_http_client_timeout: _Text = "00:01:40"
     http_settings: _HttpSettings = _HttpSettings()
     storage_provider: _StorageProvider = _StorageProvider()
 
@@ -85,6 +88,16 @@ class DurableOptions(OpenConfigurationModel):
                 f"hubName of extensions.durableTask is {self.hub_name!r}; in Azure Storage it must "
                 "have 3 to 45 letters and digits, the first a letter"
             )
+
+    def version_mismatch(self, execution: Execution) -> str | None:
+        """Why this host does not run an instance, whose version it does not accept."""
+        strategy = self.version_match_strategy
+        if accepts(self.default_version, execution.version, strategy):
+            return None
+        return (
+            f"instance {execution.instance_id} has version {execution.version!r}, which a host of "
+            f"version {self.default_version!r} does not run (versionMatchStrategy {strategy})"
+        )
 
     @property
     def http_polling_seconds(self) -> float:

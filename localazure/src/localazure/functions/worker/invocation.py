@@ -2,7 +2,7 @@
 
 As in the real worker, functions run
 
-* on the event loop if they are `async def`;
+* on the event loop if they are `async def` (see `Invoker.separate`);
 * otherwise in one thread pool, whose size is PYTHON_THREADPOOL_THREAD_COUNT. Orchestrators and
 entities use the same pool, so blocking activities delay replay, here as on Azure.
 
@@ -33,6 +33,7 @@ from localazure.functions.app.signature import RETURN, Binding
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.errors import FunctionExitError, FunctionTimeoutError, NotJsonError
 from localazure.functions.http.web_extension import NATIVE
+from localazure.functions.worker.app_loop import AppLoop
 from localazure.functions.worker.context import (
     InvocationContext,
     Output,
@@ -107,6 +108,7 @@ class Invoker:
         self._fetch_input = fetch_input
         self._send_output = send_output
         self._threads = WorkerPool("function", threads)
+        self._loop: AppLoop | None = None
         self._on_timeout = on_timeout
         self._span_parent = span_parent
         self.in_flight = 0
@@ -174,9 +176,15 @@ class Invoker:
         """The number of invocations that wait for a thread of the pool."""
         return self._threads.waiting
 
+    def separate(self) -> None:
+        """Run `async def` functions on an event loop of their own, apart from the host's."""
+        self._loop = AppLoop()
+
     def close(self) -> None:
         """Release the threads."""
         self._threads.close()
+        if self._loop is not None:
+            self._loop.close()
 
     def _count(self, function: LoadedFunction, change: int) -> None:
         self._running[function.name] += change
@@ -205,11 +213,10 @@ class Invoker:
                 trace_context=data.trace,
             )
         with self._span_parent(data.trace):
-            result = await self._call(function, arguments, context)
-        if data.datum is not None and data.datum.type == NATIVE:
-            returned = Datum(result, NATIVE)
-        else:
-            returned = _encode_result(function, result)
+            is_native = data.datum is not None and data.datum.type == NATIVE
+            loop = None if is_native else self._loop  # a framework's request is of the host's loop
+            result = await self._call(function, arguments, context, loop)
+        returned = Datum(result, NATIVE) if is_native else _encode_result(function, result)
         encoded = {
             name: converters.encode(parameter.converter, value, parameter.python_type)
             for name, parameter in function.signature.outputs.items()
@@ -254,11 +261,15 @@ class Invoker:
         return await self._fetch_input(binding, _setting(binding, data, function)), {}
 
     async def _call(
-        self, function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
+        self,
+        function: LoadedFunction,
+        arguments: dict[str, Any],
+        context: InvocationContext | None,
+        loop: AppLoop | None,
     ) -> Any:
         if function.is_async:
-            _enter(context)
-            return await self._limited(function, function.call(**arguments))
+            coroutine = _call_async(function, arguments, context)
+            return await self._limited(function, loop.run(coroutine) if loop else coroutine)
         call = functools.partial(_call_sync, function, arguments, context)
         return await self._limited(function, self._threads.run(call))
 
@@ -322,6 +333,13 @@ def _encode_result(function: LoadedFunction, result: Any) -> Datum | None:
             f"({error}): return dicts, lists, strings, numbers, booleans or None, or give its "
             "class the methods to_json and from_json"
         ) from None
+
+
+async def _call_async(
+    function: LoadedFunction, arguments: dict[str, Any], context: InvocationContext | None
+) -> Any:
+    _enter(context)
+    return await function.call(**arguments)
 
 
 def _call_sync(

@@ -6,7 +6,8 @@ https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-http
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote
 
@@ -20,11 +21,15 @@ INSTANCE_ID_PLACEHOLDER = "INSTANCEID"
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """URLs of one task hub; `base_url` has no trailing slash."""
+    """URLs of one task hub; `base_url` has no trailing slash.
+
+    `grpc` is what the binding of a client that speaks gRPC has in place of the others' RPC address.
+    """
 
     base_url: str
     hub_name: str
     system_key: str
+    grpc: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @cached_property
     def _query(self) -> str:
@@ -66,5 +71,6 @@ class Links:
                 "baseUrl": f"{self.base_url}{WEBHOOK_PATH}",
                 "requiredQueryStringParameters": code,
                 "rpcBaseUrl": f"{self.base_url}{RPC_PATH}/",
+                **self.grpc,
             }
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from localazure.functions.durable.engine.history import Event, EventType
-from localazure.functions.durable.engine.instance import Instance
+from localazure.functions.durable.engine.instance import Instance, Status
 
 
 def view(
@@ -33,13 +33,21 @@ def view(
         "runtimeStatus": str(instance.status),
         "input": _value(execution.input_json) if show_input else None,
         "customStatus": _value(instance.custom_status),
-        "output": _value(instance.output),
+        "output": _output(instance),
         "createdTime": seconds(execution.created_at),
         "lastUpdatedTime": seconds(instance.last_updated_at),
     }
     if events is not None:
         shown["historyEvents"] = compact(events, show_input=show_input, show_output=show_output)
     return shown
+
+
+def _output(instance: Instance) -> object:
+    """The output. A failure with details, as of azure-functions-durable 2, is one text here."""
+    output: Any = _value(instance.output)
+    if instance.status is Status.FAILED and isinstance(output, dict):
+        return f"{output.get('errorType', '')}: {output.get('errorMessage', '')}"
+    return output
 
 
 def seconds(moment: datetime) -> str:

@@ -35,6 +35,7 @@ class Effects:
         next_version: the version of the new execution; None: unchanged.
         next_opening_json: see `Execution`, for the new execution.
         parent_event: the event for the parent, if the instance has finished.
+        leaves_activities: at the execution's end, its activities that nobody awaits still run.
     """
 
     events: list[Event]
@@ -47,6 +48,7 @@ class Effects:
     next_version: str | None = None
     next_opening_json: str | None = None
     parent_event: Event | None = None
+    leaves_activities: bool = False
 
 
 def begin(

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from localazure.functions.durable.engine.history import NO_EVENT_ID, Event
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.durable.store.records import Activity, Message, microseconds
@@ -23,22 +23,26 @@ class ActivityRunner:
     """Runs scheduled activities, a limited number at once.
 
     Args:
-        app: its settings and clock.
+        settings: its settings and clock.
         store: records the results of activities.
         worker: runs them.
         deliver: delivers a result to the orchestration.
     """
 
     def __init__(
-        self, app: HostedApp, store: Store, worker: Worker, deliver: Callable[[Message], None]
+        self,
+        settings: HubSettings,
+        store: Store,
+        worker: Worker,
+        deliver: Callable[[Message], None],
     ) -> None:
         self._store = store
         self._worker = worker
         self._deliver = deliver
-        self._clock = app.clock
+        self._clock = settings.clock
         self._scheduled: dict[str, dict[int, Activity]] = {}  # by execution id and event id
         self._ended: dict[str, dict[int, tuple[Activity, Event]]] = {}  # not durable yet
-        limit = app.options.max_concurrent_activity_functions
+        limit = settings.options.max_concurrent_activity_functions
         self._queue = WorkQueue[_Key]("activity", limit, self._run)
 
     async def stop(self, drain_seconds: float) -> None:

@@ -29,7 +29,7 @@ from localazure.functions.durable.engine.instance import FINISHED, Execution, In
 from localazure.functions.durable.runtime import episode_commit, work_queue
 from localazure.functions.durable.runtime.activities import ActivityRunner
 from localazure.functions.durable.runtime.entity_runner import EntityRunner
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
 from localazure.functions.durable.runtime.shared_activities import SharedActivities
@@ -56,20 +56,20 @@ class Dispatcher:
     """The engine of one task hub.
 
     Args:
-        app: its settings and clock.
+        settings: its settings and clock.
         store: the task hub's store.
-        worker: runs the code.
 
     Attributes:
+        worker: runs the code.
         mail: the messages that wait.
         completion_waiters: tasks that wait until an instance's status has changed.
         activities: the activities that this host runs.
     """
 
-    def __init__(self, app: HostedApp, store: Store, worker: Worker) -> None:
+    def __init__(self, settings: HubSettings, store: Store, worker: Worker) -> None:
         self._store = store
-        self._clock = app.clock
-        self._worker = worker
+        self._clock = settings.clock
+        self.worker = worker
         self.mail = Inboxes()
         self._live = InstanceCache(store)
         self.completion_waiters = CompletionWaiters()
@@ -78,15 +78,21 @@ class Dispatcher:
         self._reload: asyncio.TimerHandle | None = None  # set: the store must be reloaded first
         store.on_failure = self._on_failure
         self._orchestrations = WorkQueue[str](
-            "orchestration", app.options.max_concurrent_orchestrator_functions, self._run_episode
+            "orchestration",
+            settings.options.max_concurrent_orchestrator_functions,
+            self._run_episode,
         )
         self.activities = (
-            SharedActivities(app, store, worker)
+            SharedActivities(settings, store, worker)
             if isinstance(store, SharedStore)
-            else ActivityRunner(app, store, worker, self.deliver)
+            else ActivityRunner(settings, store, worker, self.deliver)
         )
         self._entities = EntityRunner(
-            app=app, worker=worker, store=store, mail=self.mail, deliver=self._deliver_all
+            settings=settings,
+            worker=worker,
+            store=store,
+            mail=self.mail,
+            deliver=self._deliver_all,
         )
 
     def start(self) -> None:
@@ -128,7 +134,7 @@ class Dispatcher:
         self.mail.put(message)
         self.wake(message.target)
         if message.event["EventType"] == EventType.EXECUTION_TERMINATED:
-            self._worker.interrupt(message.target)
+            self.worker.interrupt(message.target)
 
     def wake(self, target: str) -> None:
         """Request a run of an instance or entity."""
@@ -209,7 +215,7 @@ class Dispatcher:
             return  # the reload wakes the instance
         live = self._live.load(instance_id) if self._store.owns(instance_id) else None
         if live is None:
-            self.activities.settle(self.mail.of(instance_id))  # nobody awaits their results
+            self._record_ends(instance_id)  # of activities that nobody awaits
             self.mail.clear(instance_id)
             return
         if not live.instance.started and self._starts_later(live.instance.execution):
@@ -272,7 +278,7 @@ class Dispatcher:
         if live.pending and events and events[0]["EventType"] == EventType.EXECUTION_TERMINATED:
             return  # its children are not in the store yet; `_on_durable` wakes the instance
         generation = self._store.generation
-        effects = await self._worker.run_episode(live, events)
+        effects = await self.worker.run_episode(live, events)
         if effects is None or generation != self._store.generation:
             return
         self._commit(live, consumed, effects)
@@ -297,16 +303,12 @@ class Dispatcher:
     def _current_mail(self, live: CachedInstance) -> list[Message]:
         """Return the messages of the current execution; drop those of earlier ones."""
         execution = live.instance.execution
-        waiting = list(self.mail.of(execution.instance_id))
-        stale = [
-            message
-            for message in waiting
-            if message.execution_id not in (None, execution.execution_id)
-        ]
-        if not stale:
-            return waiting
-        self.mail.remove(execution.instance_id, stale)
-        return list(self.mail.of(execution.instance_id))
+        instance_id, current = execution.instance_id, (None, execution.execution_id)
+        if any(one.execution_id not in current for one in self.mail.of(instance_id)):
+            self._record_ends(instance_id)  # an activity may have outlived its execution
+            stale = [one for one in self.mail.of(instance_id) if one.execution_id not in current]
+            self.mail.remove(instance_id, stale)
+        return list(self.mail.of(instance_id))
 
     def _commit(self, live: CachedInstance, consumed: list[Message], effects: Effects) -> None:
         """Submit the episode's transaction, and continue as if it were durable."""
@@ -320,7 +322,9 @@ class Dispatcher:
         self.mail.remove(execution.instance_id, consumed)
         if turn.ended:
             self._timers.forget(execution.execution_id)
-            self.activities.drop(execution.execution_id)
+            self._record_ends(execution.instance_id)
+            if not turn.leaves_activities:
+                self.activities.drop(execution.execution_id)
         if turn.next_execution is None:
             self._live.extend(live, after, turn.events, effects.events)
         else:

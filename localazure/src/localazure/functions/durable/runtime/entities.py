@@ -11,7 +11,8 @@ from typing import Any
 from localazure.functions import logs
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.invocation import FunctionFailed
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.app_functions import AppFunctions
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.worker import EntityEffects
 from localazure.functions.durable.store.records import Entity, Message
 
@@ -94,15 +95,16 @@ def answer(result_json: str | None, *, failed: bool) -> str:
 class EntityFunctions:
     """Runs batches of operations by the entity functions of an app."""
 
-    def __init__(self, app: HostedApp) -> None:
-        self._app = app
+    def __init__(self, settings: HubSettings, functions: AppFunctions) -> None:
+        self._settings = settings
+        self._functions = functions
 
     async def run(self, entity: Entity, messages: Sequence[Message]) -> EntityEffects:
         """Run the operations in the messages, with a response to each call."""
-        messages = messages[: self._app.options.max_entity_operation_batch_size]
+        messages = messages[: self._settings.options.max_entity_operation_batch_size]
         operations = list(self._operations(entity.entity_id, messages))
         after, answers = await self._operate(entity.entity_id, entity.state_json, operations)
-        at = self._app.clock()
+        at = self._settings.clock()
         return EntityEffects(
             entity=replace(entity, state_json=after, updated_at=at),
             consumed=messages,
@@ -123,7 +125,7 @@ class EntityFunctions:
         for message in messages:
             operation = Operation.parse(message.event["Input"])
             yield operation
-            if operation.is_signal and self._app.signals_twice(name):
+            if operation.is_signal and self._functions.signals_twice(name):
                 yield operation
 
     async def _operate(
@@ -131,14 +133,14 @@ class EntityFunctions:
     ) -> tuple[str | None, list[str]]:
         """Run a batch. Returns the state after it and the response to each operation."""
         name, _ = split_entity_id(identifier)
-        function = self._app.known.resolve("entity", name)
+        function = self._settings.known.resolve("entity", name)
         if function is None:
-            error = self._app.known.missing("entity", name)
+            error = self._settings.known.missing("entity", name)
         else:
             try:
                 with logs.working_for(identifier):
                     request = trigger(identifier, state_json, operations)
-                    text = await self._app.invoke(function, request)
+                    text = await self._functions.invoke(function, request)
                 return _read(text, identifier, operations)
             except FunctionFailed as failure:
                 error = str(failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from localazure.functions.durable.engine.history import parse_timestamp
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.runtime.worker import Worker
@@ -19,7 +19,7 @@ class EntityRunner:
     """Runs batches of operations. One transaction has state, responses and consumed requests.
 
     Args:
-        app: its settings and clock.
+        settings: its settings and clock.
         worker: runs the operations.
         store: has the entities.
         mail: the waiting messages.
@@ -32,7 +32,7 @@ class EntityRunner:
     def __init__(
         self,
         *,
-        app: HostedApp,
+        settings: HubSettings,
         worker: Worker,
         store: Store,
         mail: Inboxes,
@@ -41,9 +41,9 @@ class EntityRunner:
         self._worker = worker
         self._store = store
         self._mail = mail
-        self._clock = app.clock
+        self._clock = settings.clock
         self._deliver = deliver
-        limit = app.options.max_concurrent_entity_functions
+        limit = settings.options.max_concurrent_entity_functions
         self.queue = WorkQueue[str]("entity", limit, self._run)
 
     async def _run(self, identifier: str) -> None:

@@ -76,6 +76,7 @@ def build(
         messages=_messages(store, execution, effects),
         instance=after if _row_differs(before, after) else None,
         ended=ended,
+        leaves_activities=effects.leaves_activities,
         next_execution=following,
     )
     return turn, after

@@ -12,8 +12,9 @@ from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import Execution
 from localazure.functions.durable.engine.invocation import FunctionFailed
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
-from localazure.functions.durable.engine.versioning import FailureStrategy, accepts
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.engine.versioning import FailureStrategy
+from localazure.functions.durable.runtime.app_functions import AppFunctions
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.instance_cache import CachedInstance
 from localazure.functions.durable.runtime.payloads import PayloadTooLarge, check_payloads
 
@@ -23,9 +24,10 @@ _logger = logging.getLogger(__name__)
 class EpisodeRunner:
     """Runs episodes of an app's orchestrations; does not write to the store."""
 
-    def __init__(self, app: HostedApp) -> None:
-        self._app = app
-        self._options = app.options
+    def __init__(self, settings: HubSettings, functions: AppFunctions) -> None:
+        self._settings = settings
+        self._functions = functions
+        self._options = settings.options
 
     async def run(self, live: CachedInstance, events: list[Event]) -> Effects | None:
         """Run the next episode; None if this host does not run the instance's version.
@@ -34,18 +36,16 @@ class EpisodeRunner:
             live: the instance before the episode.
             events: the events in the messages that the episode consumes.
         """
-        instance, at = live.instance, self._app.now()
+        instance, at = live.instance, self._settings.now()
         execution = instance.execution
         if events and events[0]["EventType"] in episode.CONTROL_EVENTS:
             return episode.control(execution, at, started=instance.started, message=events[0])
         arrived = episode.begin(execution, at, started=instance.started, messages=events)
-        if not accepts(
-            self._options.default_version, execution.version, self._options.version_match_strategy
-        ):
-            return self._refuse_version(execution, arrived)
-        name = self._app.known.resolve("orchestrator", execution.name)
+        if (mismatch := self._options.version_mismatch(execution)) is not None:
+            return self._refuse_version(execution, arrived, mismatch)
+        name = self._settings.known.resolve("orchestrator", execution.name)
         if name is None:
-            error = self._app.known.missing("orchestrator", execution.name)
+            error = self._settings.known.missing("orchestrator", execution.name)
             return episode.fail(
                 execution, arrived, f"Orchestrator function '{execution.name}' failed: {error}"
             )
@@ -61,12 +61,12 @@ class EpisodeRunner:
             live.events,
             arrived,
             answer,
-            known=self._app.known,
+            known=self._settings.known,
             default_version=self._options.default_version,
             cursor=live.cursor,
         )
         try:
-            check_payloads(self._app.payloads, execution, effects)
+            check_payloads(self._settings.payloads, execution, effects)
         except PayloadTooLarge as error:
             text = f"Orchestrator function '{execution.name}' failed: {error}"
             return episode.fail(execution, arrived, text)
@@ -74,21 +74,18 @@ class EpisodeRunner:
 
     async def _ask(self, name: str, trigger: OrchestratorTrigger) -> Decision:
         try:
-            return decision.from_answer(await self._app.invoke(name, trigger))
+            return decision.from_answer(await self._functions.invoke(name, trigger))
         except FunctionFailed as failure:
             return decision.from_failure(failure)
 
-    def _refuse_version(self, execution: Execution, arrived: list[Event]) -> Effects | None:
-        message = (
-            f"instance {execution.instance_id} has version {execution.version!r}, which a host of "
-            f"version {self._options.default_version!r} does not run "
-            f"(versionMatchStrategy {self._options.version_match_strategy})"
-        )
+    def _refuse_version(
+        self, execution: Execution, arrived: list[Event], mismatch: str
+    ) -> Effects | None:
         if self._options.version_failure_strategy is FailureStrategy.FAIL:
             return episode.fail(
                 execution,
                 arrived,
-                f"Orchestrator function '{execution.name}' failed: VersionMismatch: {message}",
+                f"Orchestrator function '{execution.name}' failed: VersionMismatch: {mismatch}",
             )
-        _logger.warning("%s; it waits for a host that runs its version", message)
+        _logger.warning("%s; it waits for a host that runs its version", mismatch)
         return None

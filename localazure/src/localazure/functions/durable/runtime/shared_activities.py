@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from localazure.functions.durable.runtime import work_queue
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.durable.store.records import Activity, Message
 from localazure.functions.durable.store.shared_store import SharedStore
@@ -25,15 +25,15 @@ class SharedActivities:
     """Claims and runs activities, a limited number at once.
 
     Args:
-        app: its settings.
+        settings: its settings.
         store: the store with claims and results.
         worker: runs them.
     """
 
-    def __init__(self, app: HostedApp, store: SharedStore, worker: Worker) -> None:
+    def __init__(self, settings: HubSettings, store: SharedStore, worker: Worker) -> None:
         self._store = store
         self._worker = worker
-        self._limit = app.options.max_concurrent_activity_functions
+        self._limit = settings.options.max_concurrent_activity_functions
         self._running: dict[asyncio.Task[None], Activity] = {}
         self._is_stopped = False
 

@@ -13,7 +13,7 @@ from localazure.functions.durable.engine.instance import FINISHED, LIVE, Executi
 from localazure.functions.durable.engine.instance_id import check_instance_id
 from localazure.functions.durable.runtime import entities
 from localazure.functions.durable.runtime.dispatcher import Dispatcher
-from localazure.functions.durable.runtime.hosted_app import HostedApp
+from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceMissing,
@@ -43,10 +43,10 @@ class NotFinished(Exception):
 class TaskHub:
     """Operations on instances and entities. They return when their changes are durable."""
 
-    def __init__(self, app: HostedApp, store: Store, dispatcher: Dispatcher) -> None:
-        self._app = app
+    def __init__(self, settings: HubSettings, store: Store, dispatcher: Dispatcher) -> None:
+        self.settings = settings
         self.store = store
-        self._dispatcher = dispatcher
+        self.dispatcher = dispatcher
 
     async def start(
         self,
@@ -69,32 +69,32 @@ class TaskHub:
             PayloadTooLarge: the storage provider does not accept the input.
             InstanceExists: an instance with this id has not finished.
         """
-        if self._app.known.resolve("orchestrator", name) is None:
-            raise UnknownFunction(self._app.known.missing("orchestrator", name))
+        if self.settings.known.resolve("orchestrator", name) is None:
+            raise UnknownFunction(self.settings.known.missing("orchestrator", name))
         if instance_id is not None:
             check_instance_id(instance_id)
-        self._app.payloads.check(f"the input of orchestrator '{name}'", input_json)
+        self.settings.payloads.check(f"the input of orchestrator '{name}'", input_json)
         execution = Execution(
             instance_id=instance_id or uuid.uuid4().hex,
             execution_id=uuid.uuid4().hex,
             name=name,
-            version=version or self._app.options.default_version,
+            version=version or self.settings.options.default_version,
             input_json=input_json,
-            created_at=self._app.clock(),
+            created_at=self.settings.clock(),
             opening_json=opening_json,
         )
         before = self.store.instance(execution.instance_id)
         try:
             await self.store.create(execution)
         except InstanceExists:
-            if not self._app.options.is_in_azure_storage or (before and before.status in LIVE):
+            if not self.settings.options.is_in_azure_storage or (before and before.status in LIVE):
                 raise
             _logger.warning(
                 "simultaneous starts of instance %s: both succeed, this input is ignored",
                 execution.instance_id,
             )
             return execution.instance_id
-        self._dispatcher.begin(execution)
+        self.dispatcher.begin(execution)
         return execution.instance_id
 
     async def reached(self, instance_id: str, statuses: Collection[Status] = FINISHED) -> Instance:
@@ -105,7 +105,7 @@ class TaskHub:
         """
         # The event loop does not run between the check and the wait, so no change is missed.
         while (instance := self.instance(instance_id)).status not in statuses:
-            await self._dispatcher.completion_waiters.wait(instance_id)
+            await self.dispatcher.completion_waiters.wait(instance_id)
         return instance
 
     def instance(self, instance_id: str) -> Instance:
@@ -127,20 +127,20 @@ class TaskHub:
             InstanceFinished: the instance has finished.
             PayloadTooLarge: the storage provider does not accept the event.
         """
-        self._app.payloads.check(f"the event '{name}'", input_json)
-        await self.send(instance_id, history.event_raised(self._app.now(), name, input_json))
+        self.settings.payloads.check(f"the event '{name}'", input_json)
+        await self.send(instance_id, history.event_raised(self.settings.now(), name, input_json))
 
     async def terminate(self, instance_id: str, reason: str) -> None:
         """Terminate an instance and its sub-orchestrations. Raises as `raise_event`."""
-        await self.send(instance_id, history.execution_terminated(self._app.now(), reason))
+        await self.send(instance_id, history.execution_terminated(self.settings.now(), reason))
 
     async def suspend(self, instance_id: str, reason: str) -> None:
         """Suspend an instance. Raises as `raise_event`."""
-        await self.send(instance_id, history.execution_suspended(self._app.now(), reason))
+        await self.send(instance_id, history.execution_suspended(self.settings.now(), reason))
 
     async def resume(self, instance_id: str, reason: str) -> None:
         """Resume an instance. Raises as `raise_event`."""
-        await self.send(instance_id, history.execution_resumed(self._app.now(), reason))
+        await self.send(instance_id, history.execution_resumed(self.settings.now(), reason))
 
     async def restart(self, instance_id: str, *, with_new_id: bool) -> str:
         """Start an orchestration again with the same input; return its instance id.
@@ -173,10 +173,10 @@ class TaskHub:
             raise NotFailed(instance_id)
         # One transaction: otherwise a sub-orchestration could end while its parent is still failed,
         # and its result would be lost.
-        rewrites = rewriting(self.store, instance, reason, self._app.now())
-        await self.store.rewrite(rewrites, self._app.clock())
+        rewrites = rewriting(self.store, instance, reason, self.settings.now())
+        await self.store.rewrite(rewrites, self.settings.clock())
         for one in rewrites:
-            self._dispatcher.go_on(one)
+            self.dispatcher.go_on(one)
 
     async def purge(self, instance_id: str) -> int:
         """Delete a finished instance; return 1.
@@ -212,13 +212,11 @@ class TaskHub:
             UnknownFunction: there is no such entity function.
             PayloadTooLarge: the storage provider does not accept the input.
         """
-        self._app.payloads.check(f"the input of entity '{name}'", input_json)
-        if self._app.known.resolve("entity", name) is None:
-            raise UnknownFunction(self._app.known.missing("entity", name))
-        request = entities.signal(operation, input_json)
-        await self.send(
-            entities.entity_id(name, key), history.event_raised(self._app.now(), "op", request)
-        )
+        self.settings.payloads.check(f"the input of entity '{name}'", input_json)
+        if self.settings.known.resolve("entity", name) is None:
+            raise UnknownFunction(self.settings.known.missing("entity", name))
+        entity_id = entities.entity_id(name, key)
+        await self.send(entity_id, self.dispatcher.worker.signal(entity_id, operation, input_json))
 
     async def send(self, target: str, event: Event) -> None:
         """Send an event to an instance or an entity.
@@ -229,4 +227,4 @@ class TaskHub:
         """
         message = self.store.message(target, event)
         await self.store.post(message)
-        self._dispatcher.posted(message)
+        self.dispatcher.posted(message)

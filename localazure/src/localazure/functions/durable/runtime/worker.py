@@ -53,3 +53,7 @@ class Worker(Protocol):
     ) -> EntityEffects | None:
         """Run operations that wait for an entity; None: all of them must wait."""
         ...
+
+    def signal(self, entity_id: str, operation: str, input_json: str | None) -> Event:
+        """Create the message of a client's signal to an entity, for `run_operations`."""
+        ...

@@ -170,6 +170,7 @@ class EpisodeCommit:
         consumed: the messages that the episode consumed.
         instance: the new row of the instance; None if only the history changed.
         ended: the execution is over: its timers, activities and messages are deleted.
+        leaves_activities: its activities are not; each is deleted when it has run.
         next_execution: the execution that follows (continue-as-new).
     """
 
@@ -184,6 +185,7 @@ class EpisodeCommit:
     messages: Sequence[Message] = ()
     instance: Instance | None = None
     ended: bool = False
+    leaves_activities: bool = False
     next_execution: Execution | None = None
 
 

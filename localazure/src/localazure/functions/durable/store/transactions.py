@@ -158,7 +158,7 @@ def commit(connection: sqlite3.Connection, turn: EpisodeCommit) -> Delivery:
         )
     _schedule(connection, turn.activities, turn.timers)
     if turn.ended:
-        _forget(connection, execution, whole=turn.next_execution is None)
+        _forget(connection, turn)
     if turn.next_execution is not None:
         _renew(connection, execution, turn.next_execution, turn.at)
     if turn.instance is not None:
@@ -289,9 +289,10 @@ def _consume(connection: sqlite3.Connection, messages: Sequence[Message]) -> Non
             )
 
 
-def _forget(connection: sqlite3.Connection, execution: Execution, *, whole: bool) -> None:
+def _forget(connection: sqlite3.Connection, turn: EpisodeCommit) -> None:
     """Delete the timers, activities and messages of an execution that is over."""
-    for table in ("timers", "activities"):
+    execution, whole = turn.execution, turn.next_execution is None
+    for table in ("timers",) if turn.leaves_activities else ("timers", "activities"):
         connection.execute(
             f"DELETE FROM {table} WHERE execution_id = ?",  # noqa: S608 - a name from the line above
             (execution.execution_id,),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from azure.durable_functions.models.utils import http_utils
 from azure.functions.meta import Datum
 
 from localazure.faults.injector import Injector
@@ -22,9 +22,13 @@ from localazure.functions.durable.engine.invocation import FunctionFailed, Known
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime.hosted_app import Clock, HostedApp, utc_now
+from localazure.functions.durable.runtime.app_functions import AppFunctions
+from localazure.functions.durable.runtime.app_worker import AppWorker
+from localazure.functions.durable.runtime.hub_settings import Clock, HubSettings, utc_now
+from localazure.functions.durable.runtime.worker import Worker
 from localazure.functions.errors import AppLoadError, NotJsonError
 from localazure.functions.http.authorization import KeyRing
+from localazure.functions.triggers.durable import sdk_version
 from localazure.functions.worker import orchestrators
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
@@ -54,6 +58,8 @@ class DurableFunctions:
             AppLoadError: two functions go by one name, or a setting is wrong.
         """
         self._invoker = invoker
+        self._speaks_protocol = sdk_version.speaks_protocol()
+        self._service = contextlib.AsyncExitStack()
         self._functions: dict[str, LoadedFunction] = {}
         for function in functions:
             name = function.durable_name.lower()
@@ -65,6 +71,7 @@ class DurableFunctions:
             if (
                 function.trigger.kind == binding_kinds.ORCHESTRATION_TRIGGER
                 and not function.is_async
+                and not self._speaks_protocol
             ):
                 function = replace(function, call=orchestrators.wrap(function.call))  # noqa: PLW2901 - the same one, faster
             self._functions[name] = function
@@ -82,33 +89,56 @@ class DurableFunctions:
             return faults.next(f"signal/{entity}", OF_SIGNALS) is not None
 
         self.hub_name = options.hub_name
+        settings = HubSettings(
+            known=KnownFunctions(
+                orchestrator=self._names(binding_kinds.ORCHESTRATION_TRIGGER),
+                activity=self._names(binding_kinds.ACTIVITY_TRIGGER),
+                entity=self._names(binding_kinds.ENTITY_TRIGGER),
+            ),
+            options=options,
+            clock=clock,
+        )
         self.extension = DurableExtension(
             database_path=database_path,
             base_url=base_url,
             system_key=keys.system,
             opens_webhook=keys.opens_webhook,
-            app=HostedApp(
-                invoke=self._invoke,
-                known=KnownFunctions(
-                    orchestrator=self._names(binding_kinds.ORCHESTRATION_TRIGGER),
-                    activity=self._names(binding_kinds.ACTIVITY_TRIGGER),
-                    entity=self._names(binding_kinds.ENTITY_TRIGGER),
+            settings=settings,
+            worker=self._worker(
+                settings,
+                AppFunctions(
+                    invoke=self._invoke, runs_twice=runs_twice, signals_twice=signals_twice
                 ),
-                options=options,
-                clock=clock,
-                runs_twice=runs_twice,
-                signals_twice=signals_twice,
             ),
             sharing=sharing_of(app_settings),
         )
 
+    def _worker(self, settings: HubSettings, functions: AppFunctions) -> Worker:
+        if not self._speaks_protocol:
+            return AppWorker(settings, functions)
+        # It loads gRPC, which the SDK has brought.
+        from localazure.functions.durable.protocol.app_functions_worker import AppFunctionsWorker
+
+        return AppFunctionsWorker(settings, functions)
+
     async def start(self) -> None:
         """Start the engine; unfinished orchestrations continue."""
+        if self._speaks_protocol:
+            from localazure.functions.durable.protocol.serving import OneHub, serving
+
+            self._invoker.separate()  # its clients may be synchronous, in any function
+            service = serving(OneHub(self.extension.hub))
+            self.extension.use_grpc(await self._service.enter_async_context(service))
         await self.extension.start()
 
     async def stop(self, drain_seconds: float) -> None:
         """Stop the engine; unfinished work continues at the next start."""
         await self.extension.stop(drain_seconds)
+        await self._service.aclose()
+        if self._speaks_protocol:
+            return
+        from azure.durable_functions.models.utils import http_utils
+
         # The SDK keeps one session a process and never closes it; it is bound to this event loop.
         # There is no public way to close it. Versions before 1.5 keep none.
         if close := getattr(http_utils, "_close_session", None):
@@ -129,6 +159,8 @@ class DurableFunctions:
             # Its sentence names the function and the remedy: no frame of the app is in its stack.
             stack = "" if isinstance(error, NotJsonError) else users_traceback(error)
             raise FunctionFailed(type(error).__name__, str(error), stack) from error
+        if self._speaks_protocol and function.trigger.kind != binding_kinds.ACTIVITY_TRIGGER:
+            return outcome.result and str(outcome.result.value)  # a message in base64
         return _as_json(outcome.result)
 
 

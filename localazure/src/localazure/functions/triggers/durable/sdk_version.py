@@ -6,14 +6,14 @@ from importlib import metadata
 from typing import Final
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from localazure.functions.errors import AppLoadError
 
 DISTRIBUTION: Final = "azure-functions-durable"
-# Version 2 is a new SDK on top of durabletask: it talks gRPC and protobuf to the host.
-_REQUIREMENT: Final = ">=1.2.9,<2"  # pyproject.toml says the same to installers
+_REQUIREMENT: Final = ">=1.2.9,<3"  # pyproject.toml says the same to installers
 SUPPORTED: Final = SpecifierSet(_REQUIREMENT)
-_TESTED: Final = "1.2.9 to 1.7"
+_TESTED: Final = "1.2.9 to 1.7 and 2.0"
 
 
 def require_supported_version() -> None:
@@ -31,3 +31,8 @@ def require_supported_version() -> None:
             f"this app's Durable Functions SDK is {DISTRIBUTION} {installed}, and this host "
             f"supports {_TESTED}: install '{DISTRIBUTION}{_REQUIREMENT}' in its place"
         )
+
+
+def speaks_protocol() -> bool:
+    """Whether the SDK speaks the protocol of the Durable Task SDKs, as from version 2 on."""
+    return Version(metadata.version(DISTRIBUTION)).major > 1

@@ -12,17 +12,21 @@ from localazure.errors import StartError
 from localazure.functions.durable.api.parameters import BadRequest
 from localazure.functions.durable.engine.instance_id import InvalidInstanceId
 from localazure.functions.durable.runtime.payloads import PayloadTooLarge
-from localazure.functions.durable.runtime.task_hub import NotFinished
+from localazure.functions.durable.runtime.task_hub import NotFinished, TaskHub, UnknownFunction
 from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceFinished,
     InstanceMissing,
     NotFailed,
 )
-from localazure.scheduler.hubs import Hub, Hubs, InvalidHubName
 
 _HUB_HEADER: Final = "taskhub"
 DEFAULT_HUB: Final = "default"
+
+
+class InvalidHubName(ValueError):
+    """No task hub can have this name. The message says why."""
+
 
 _STATUSES: Final[dict[type[Exception], tuple[grpc.StatusCode, str]]] = {
     InstanceMissing: (grpc.StatusCode.NOT_FOUND, "there is no orchestration {!r}"),
@@ -31,6 +35,7 @@ _STATUSES: Final[dict[type[Exception], tuple[grpc.StatusCode, str]]] = {
     NotFailed: (grpc.StatusCode.FAILED_PRECONDITION, "the orchestration {!r} did not fail"),
     NotFinished: (grpc.StatusCode.FAILED_PRECONDITION, "{}"),
     InvalidInstanceId: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
+    UnknownFunction: (grpc.StatusCode.INTERNAL, "{}"),  # as Azure
     InvalidHubName: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
     PayloadTooLarge: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
     BadRequest: (grpc.StatusCode.INVALID_ARGUMENT, "{}"),
@@ -45,10 +50,13 @@ Write = Callable[[Any], Awaitable[None]]
 class HasHubs(Protocol):
     """A part of the service."""
 
-    hubs: Hubs
+    def hub(self, name: str) -> Any:
+        """Return a task hub: a `TaskHub`, or the subclass that its methods take."""
+        ...
 
 
 Service = TypeVar("Service", bound=HasHubs)
+Hub = TypeVar("Hub", bound=TaskHub)
 Context = Any  # grpc.aio.ServicerContext, whose methods have no types
 
 
@@ -65,7 +73,7 @@ def unary(
     @functools.wraps(method)
     async def call(self: Service, request: Request, context: Context) -> Response:
         try:
-            return await method(self, request, self.hubs.get(hub_name(context)))
+            return await method(self, request, self.hub(hub_name(context)))
         except tuple(_STATUSES) as error:
             await _abort(context, error)
             raise  # abort has raised
@@ -81,7 +89,7 @@ def streaming(
     @functools.wraps(method)
     async def call(self: Service, request: Request, context: Context) -> None:
         try:
-            await method(self, request, self.hubs.get(hub_name(context)), context.write)
+            await method(self, request, self.hub(hub_name(context)), context.write)
         except tuple(_STATUSES) as error:
             await _abort(context, error)
 

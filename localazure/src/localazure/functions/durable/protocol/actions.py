@@ -13,8 +13,8 @@ from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Execution, Status
-from localazure.scheduler import history_messages
-from localazure.scheduler.history_messages import from_fields, status_of, value
+from localazure.functions.durable.protocol import history_messages
+from localazure.functions.durable.protocol.history_messages import from_fields, status_of, value
 
 _STEPS: Final = {
     "scheduleTask": EventType.TASK_SCHEDULED,
@@ -74,7 +74,7 @@ def conclude(
         effects = fail(execution, events, history_messages.failure(end.failureDetails), steps)
     else:
         effects = _ended(execution, events, end, steps)
-    return replace(effects, custom_status=custom_status)
+    return replace(effects, custom_status=custom_status, leaves_activities=True)
 
 
 def _step(execution: Execution, at: str, action: pb.OrchestratorAction) -> Event | None:

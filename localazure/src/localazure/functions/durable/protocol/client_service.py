@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Collection
 
 import durabletask.internal.orchestrator_service_pb2 as pb
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from localazure.functions.durable.api.parameters import read_token, write_token
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
-from localazure.functions.durable.runtime.task_hub import NotFinished
+from localazure.functions.durable.protocol import history_messages, state_messages
+from localazure.functions.durable.protocol.calls import Context, HasHubs, Write, streaming, unary
+from localazure.functions.durable.protocol.history_messages import text, value
+from localazure.functions.durable.protocol.state_messages import moment, orchestration_state
+from localazure.functions.durable.runtime.task_hub import NotFinished, TaskHub
 from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceFinished,
@@ -20,11 +26,6 @@ from localazure.functions.durable.store.records import (
     InstanceQuery,
     position,
 )
-from localazure.scheduler import history_messages, state_messages
-from localazure.scheduler.calls import HasHubs, Write, streaming, unary
-from localazure.scheduler.history_messages import text, value
-from localazure.scheduler.hubs import Hub
-from localazure.scheduler.state_messages import moment, orchestration_state
 
 _PAGE_SIZE = 100
 _CHUNK_BYTES = 1024 * 1024
@@ -32,30 +33,42 @@ _STARTED = frozenset(Status) - {Status.PENDING}
 
 
 class ClientService(HasHubs):
-    """The part of the service for clients of orchestrations."""
+    """The part of the service for clients of orchestrations.
+
+    Attributes:
+        replaceable: a new instance may replace one in these statuses, whatever its client says.
+    """
+
+    replaceable: Collection[Status] = ()
+
+    async def Hello(self, request: Empty, context: Context) -> Empty:
+        """Answer a client that looks whether the service is there."""
+        del request, context
+        return Empty()
 
     @unary
     async def StartInstance(
-        self, request: pb.CreateInstanceRequest, hub: Hub
+        self, request: pb.CreateInstanceRequest, hub: TaskHub
     ) -> pb.CreateInstanceResponse:
         """Start an orchestration. Its id must be new, or its policy lets it replace the old one."""
         old = hub.store.instance(request.instanceId)
         if old is not None:
-            replaceable = state_messages.statuses(
-                request.orchestrationIdReusePolicy.replaceableStatus
-            )
-            if old.status not in replaceable:
+            policy = request.orchestrationIdReusePolicy
+            if old.status not in [
+                *self.replaceable,
+                *state_messages.statuses(policy.replaceableStatus),
+            ]:
                 raise InstanceExists(old.status)
             if old.status not in FINISHED:
-                await hub.tasks.terminate(request.instanceId, '"replaced by a new instance"')
-                await hub.tasks.reached(request.instanceId)
+                await hub.terminate(request.instanceId, '"replaced by a new instance"')
+                await hub.reached(request.instanceId)
         given = MessageToDict(request)
         opening = {
             "Tags": given.get("tags"),
             "ParentTraceContext": given.get("parentTraceContext"),
             "ScheduledStartTimestamp": given.get("scheduledStartTimestamp"),
         }
-        instance_id = await hub.tasks.start(
+        instance_id = await hub.start(
             request.name,
             instance_id=request.instanceId or uuid.uuid4().hex,
             input_json=given.get("input"),
@@ -65,86 +78,90 @@ class ClientService(HasHubs):
         return pb.CreateInstanceResponse(instanceId=instance_id)
 
     @unary
-    async def GetInstance(self, request: pb.GetInstanceRequest, hub: Hub) -> pb.GetInstanceResponse:
+    async def GetInstance(
+        self, request: pb.GetInstanceRequest, hub: TaskHub
+    ) -> pb.GetInstanceResponse:
         """The state of an orchestration."""
         return _found(request, hub.store.instance(request.instanceId))
 
     @unary
     async def WaitForInstanceStart(
-        self, request: pb.GetInstanceRequest, hub: Hub
+        self, request: pb.GetInstanceRequest, hub: TaskHub
     ) -> pb.GetInstanceResponse:
         """The state, once a worker has begun it. The client's deadline ends the wait."""
         try:
-            return _found(request, await hub.tasks.reached(request.instanceId, _STARTED))
+            return _found(request, await hub.reached(request.instanceId, _STARTED))
         except InstanceMissing:
             return _found(request, None)
 
     @unary
     async def WaitForInstanceCompletion(
-        self, request: pb.GetInstanceRequest, hub: Hub
+        self, request: pb.GetInstanceRequest, hub: TaskHub
     ) -> pb.GetInstanceResponse:
         """The state, once it has ended."""
         try:
-            return _found(request, await hub.tasks.reached(request.instanceId))
+            return _found(request, await hub.reached(request.instanceId))
         except InstanceMissing:
             return _found(request, None)
 
     @unary
-    async def RaiseEvent(self, request: pb.RaiseEventRequest, hub: Hub) -> pb.RaiseEventResponse:
+    async def RaiseEvent(
+        self, request: pb.RaiseEventRequest, hub: TaskHub
+    ) -> pb.RaiseEventResponse:
         """Send an event. One that has finished ignores it."""
         with contextlib.suppress(InstanceFinished):
-            await hub.tasks.raise_event(request.instanceId, request.name, value(request, "input"))
+            await hub.raise_event(request.instanceId, request.name, value(request, "input"))
         return pb.RaiseEventResponse()
 
     @unary
     async def TerminateInstance(
-        self, request: pb.TerminateRequest, hub: Hub
+        self, request: pb.TerminateRequest, hub: TaskHub
     ) -> pb.TerminateResponse:
         """End an orchestration, and its sub-orchestrations if asked to."""
-        event = history.execution_terminated(hub.app.now(), "")
+        event = history.execution_terminated(hub.settings.now(), "")
         changes = {"Input": value(request, "output"), "Recurse": request.recursive}
         with contextlib.suppress(InstanceFinished):
-            await hub.tasks.send(request.instanceId, event | changes)
+            await hub.send(request.instanceId, event | changes)
         return pb.TerminateResponse()
 
     @unary
-    async def SuspendInstance(self, request: pb.SuspendRequest, hub: Hub) -> pb.SuspendResponse:
+    async def SuspendInstance(self, request: pb.SuspendRequest, hub: TaskHub) -> pb.SuspendResponse:
         """Suspend an orchestration; one that has finished ignores it."""
         with contextlib.suppress(InstanceFinished):
-            await hub.tasks.suspend(request.instanceId, request.reason.value)
+            await hub.suspend(request.instanceId, request.reason.value)
         return pb.SuspendResponse()
 
     @unary
-    async def ResumeInstance(self, request: pb.ResumeRequest, hub: Hub) -> pb.ResumeResponse:
+    async def ResumeInstance(self, request: pb.ResumeRequest, hub: TaskHub) -> pb.ResumeResponse:
         """Resume an orchestration; one that has finished ignores it."""
         with contextlib.suppress(InstanceFinished):
-            await hub.tasks.resume(request.instanceId, request.reason.value)
+            await hub.resume(request.instanceId, request.reason.value)
         return pb.ResumeResponse()
 
     @unary
     async def RestartInstance(
-        self, request: pb.RestartInstanceRequest, hub: Hub
+        self, request: pb.RestartInstanceRequest, hub: TaskHub
     ) -> pb.RestartInstanceResponse:
         """Start a finished orchestration again, under its own id or a new one."""
-        instance = hub.tasks.instance(request.instanceId)
+        instance = hub.instance(request.instanceId)
         if instance.status not in FINISHED:
             raise NotFinished(instance)
-        instance_id = await hub.tasks.restart(
+        instance_id = await hub.restart(
             request.instanceId, with_new_id=request.restartWithNewInstanceId
         )
         return pb.RestartInstanceResponse(instanceId=instance_id)
 
     @unary
     async def RewindInstance(
-        self, request: pb.RewindInstanceRequest, hub: Hub
+        self, request: pb.RewindInstanceRequest, hub: TaskHub
     ) -> pb.RewindInstanceResponse:
         """Bring a failed orchestration back to the state before its failure."""
-        await hub.tasks.rewind(request.instanceId, request.reason.value)
+        await hub.rewind(request.instanceId, request.reason.value)
         return pb.RewindInstanceResponse()
 
     @unary
     async def QueryInstances(
-        self, request: pb.QueryInstancesRequest, hub: Hub
+        self, request: pb.QueryInstancesRequest, hub: TaskHub
     ) -> pb.QueryInstancesResponse:
         """A page of the orchestrations that meet all conditions."""
         query = request.query
@@ -163,7 +180,7 @@ class ClientService(HasHubs):
 
     @unary
     async def ListInstanceIds(
-        self, request: pb.ListInstanceIdsRequest, hub: Hub
+        self, request: pb.ListInstanceIdsRequest, hub: TaskHub
     ) -> pb.ListInstanceIdsResponse:
         """A page of the ids of orchestrations that have ended in a period."""
         size = request.pageSize or _PAGE_SIZE
@@ -180,7 +197,7 @@ class ClientService(HasHubs):
 
     @unary
     async def PurgeInstances(
-        self, request: pb.PurgeInstancesRequest, hub: Hub
+        self, request: pb.PurgeInstancesRequest, hub: TaskHub
     ) -> pb.PurgeInstancesResponse:
         """Delete orchestrations that have finished, and their sub-orchestrations if asked to."""
         if request.HasField("purgeInstanceFilter"):
@@ -200,10 +217,10 @@ class ClientService(HasHubs):
 
     @streaming
     async def StreamInstanceHistory(
-        self, request: pb.StreamInstanceHistoryRequest, hub: Hub, write: Write
+        self, request: pb.StreamInstanceHistoryRequest, hub: TaskHub, write: Write
     ) -> None:
         """The history of an orchestration, in chunks."""
-        execution = hub.tasks.instance(request.instanceId).execution
+        execution = hub.instance(request.instanceId).execution
         chunk = pb.HistoryChunk()
         size_bytes = 0
         for event in history.decode(",".join(hub.store.history(execution.execution_id))):
@@ -223,7 +240,7 @@ def _found(request: pb.GetInstanceRequest, instance: Instance | None) -> pb.GetI
     return pb.GetInstanceResponse(exists=True, orchestrationState=state)
 
 
-def _descendants(hub: Hub, executions: list[Execution]) -> list[Execution]:
+def _descendants(hub: TaskHub, executions: list[Execution]) -> list[Execution]:
     children = [
         child for one in executions for child in hub.store.children(one.execution_id, FINISHED)
     ]

@@ -13,8 +13,13 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
+from localazure.functions.durable.protocol.history_messages import (
+    status_name,
+    status_of,
+    text,
+    timestamp,
+)
 from localazure.functions.durable.store.records import Entity, InstanceQuery
-from localazure.scheduler.history_messages import status_name, status_of, text, timestamp
 
 
 def orchestration_state(instance: Instance, *, with_payloads: bool) -> pb.OrchestrationState:

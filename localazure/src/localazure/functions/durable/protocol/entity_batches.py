@@ -18,9 +18,9 @@ from google.protobuf.json_format import MessageToDict
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import NO_EVENT_ID, Event, EventType
 from localazure.functions.durable.engine.instance import Execution
+from localazure.functions.durable.protocol import history_messages
 from localazure.functions.durable.runtime.worker import EntityEffects
 from localazure.functions.durable.store.records import Entity, Message
-from localazure.scheduler import history_messages
 
 _OPERATIONS: Final = (EventType.ENTITY_OPERATION_CALLED, EventType.ENTITY_OPERATION_SIGNALED)
 

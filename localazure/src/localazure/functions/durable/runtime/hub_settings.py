@@ -1,4 +1,4 @@
-"""The app with the functions of a task hub."""
+"""The settings of a task hub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.invocation import Invoke, KnownFunctions
+from localazure.functions.durable.engine.invocation import KnownFunctions
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.payloads import PayloadLimits
 
@@ -21,24 +21,18 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostedApp:
-    """The functions of an app, and how to run them.
+class HubSettings:
+    """The settings of one task hub.
 
     Attributes:
-        invoke: runs a function.
-        known: the functions that the app has.
+        known: the functions that its worker has.
         options: settings of host.json.
         clock: the current time, UTC.
-        runs_twice: whether to run an activity that succeeded again, as after a lost worker.
-        signals_twice: whether to deliver a signal to an entity again, as after a lost worker.
     """
 
-    invoke: Invoke
     known: KnownFunctions
     options: DurableOptions
     clock: Clock = utc_now
-    runs_twice: Callable[[str], bool] = lambda _activity: False
-    signals_twice: Callable[[str], bool] = lambda _entity: False
 
     @cached_property
     def payloads(self) -> PayloadLimits:

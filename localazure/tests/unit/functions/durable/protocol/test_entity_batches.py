@@ -8,8 +8,8 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 
 from harness.durable_records import NOW
 from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.protocol.entity_batches import conclude, lock, next_batch
 from localazure.functions.durable.store.records import Entity, Message
-from localazure.scheduler.entity_batches import conclude, lock, next_batch
 
 FREE = Entity(entity_id="@e@1", state_json="1", updated_at=NOW)
 LOCKED = Entity(entity_id="@e@1", state_json="1", updated_at=NOW, locked_by="holder")

@@ -8,12 +8,12 @@ from dataclasses import replace
 import durabletask.internal.orchestrator_service_pb2 as pb
 
 from localazure.functions.durable.engine.instance import LIVE
+from localazure.functions.durable.protocol.calls import HasHubs, unary
+from localazure.functions.durable.protocol.entity_batches import signal_event
+from localazure.functions.durable.protocol.history_messages import text
+from localazure.functions.durable.protocol.state_messages import entity_metadata, moment
+from localazure.functions.durable.runtime.task_hub import TaskHub
 from localazure.functions.durable.store.records import Entity
-from localazure.scheduler.calls import HasHubs, unary
-from localazure.scheduler.entity_batches import signal_event
-from localazure.scheduler.history_messages import text
-from localazure.scheduler.hubs import Hub
-from localazure.scheduler.state_messages import entity_metadata, moment
 
 
 class EntityService(HasHubs):
@@ -21,17 +21,17 @@ class EntityService(HasHubs):
 
     @unary
     async def SignalEntity(
-        self, request: pb.SignalEntityRequest, hub: Hub
+        self, request: pb.SignalEntityRequest, hub: TaskHub
     ) -> pb.SignalEntityResponse:
         """Send an operation to an entity, at once or for a later time."""
         request_id = request.requestId or uuid.uuid4().hex
-        event = signal_event(request, hub.app.clock(), request_id)
-        hub.app.payloads.check(f"the input of entity '{request.instanceId}'", event["Input"])
-        await hub.tasks.send(request.instanceId, event)
+        event = signal_event(request, hub.settings.clock(), request_id)
+        hub.settings.payloads.check(f"the input of entity '{request.instanceId}'", event["Input"])
+        await hub.send(request.instanceId, event)
         return pb.SignalEntityResponse()
 
     @unary
-    async def GetEntity(self, request: pb.GetEntityRequest, hub: Hub) -> pb.GetEntityResponse:
+    async def GetEntity(self, request: pb.GetEntityRequest, hub: TaskHub) -> pb.GetEntityResponse:
         """The state of an entity."""
         entity = hub.store.entity(request.instanceId)
         if entity is None:
@@ -41,7 +41,7 @@ class EntityService(HasHubs):
 
     @unary
     async def QueryEntities(
-        self, request: pb.QueryEntitiesRequest, hub: Hub
+        self, request: pb.QueryEntitiesRequest, hub: TaskHub
     ) -> pb.QueryEntitiesResponse:
         """A page of the entities that meet all conditions, in the order of their ids."""
         query = request.query
@@ -65,7 +65,7 @@ class EntityService(HasHubs):
 
     @unary
     async def CleanEntityStorage(
-        self, request: pb.CleanEntityStorageRequest, hub: Hub
+        self, request: pb.CleanEntityStorageRequest, hub: TaskHub
     ) -> pb.CleanEntityStorageResponse:
         """Release the locks of orchestrations that are over. Entities without state have no row."""
         released = 0
@@ -78,5 +78,5 @@ class EntityService(HasHubs):
         return pb.CleanEntityStorageResponse(orphanedLocksReleased=released)
 
 
-def _backlog(hub: Hub, entity: Entity) -> int:
+def _backlog(hub: TaskHub, entity: Entity) -> int:
     return len(hub.dispatcher.mail.of(entity.entity_id))

@@ -14,7 +14,12 @@ from harness.durable_records import AT, an_execution
 from localazure.functions.durable.engine import episode, history
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Parent
-from localazure.scheduler.history_messages import failure, from_fields, to_event, to_message
+from localazure.functions.durable.protocol.history_messages import (
+    failure,
+    from_fields,
+    to_event,
+    to_message,
+)
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1)
 optional = st.none() | texts
