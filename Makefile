@@ -43,7 +43,7 @@ rehearse: setup
 
 # Every command that a page shows and that needs no more than a laptop.
 docs-commands: setup
-	$(BIN)/python -m pytest tests/contract/test_docs.py tests/local/documented tests/local/operators/test_tasks.py
+	$(BIN)/python -m pytest tests/contract/test_docs.py tests/local/documented tests/local/operators/test_tasks*.py
 
 # On two cores, three workers took 6:36, four 5:45. The tests of a file share processes, so they stay together;
 # conftest.py sorts the longest folders first.

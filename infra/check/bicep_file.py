@@ -5,6 +5,7 @@ Grammar: https://github.com/tree-sitter-grammars/tree-sitter-bicep
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -15,6 +16,8 @@ import tree_sitter_bicep
 from tree_sitter import Language, Node, Parser
 
 from infra.check.problem import Problem
+
+DECLARATIONS = {"object_property", "parameter_declaration", "variable_declaration"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +113,17 @@ class BicepFile:
         return file
 
     @cached_property
-    def nodes(self) -> list[Node]:
-        """Every node in order, as `walk` returns them."""
-        return list(walk(self.root))
+    def nodes(self) -> Mapping[str, list[Node]]:
+        """Every node by its type, in order."""
+        found: defaultdict[str, list[Node]] = defaultdict(list)
+        for node in walk(self.root):
+            found[node.type].append(node)
+        return found
+
+    @cached_property
+    def used(self) -> set[str]:
+        """Every name that is read, and not only declared."""
+        return {text(node) for node in self.nodes["identifier"] if _is_reference(node)}
 
     @cached_property
     def symbols(self) -> set[str]:
@@ -177,6 +188,12 @@ def _limits(decorators: Node) -> dict[str, Any]:
 @cache
 def _parser() -> Parser:
     return Parser(Language(tree_sitter_bicep.language()))
+
+
+def _is_reference(node: Node) -> bool:
+    parent = node.parent
+    assert parent is not None, "a file is not an identifier"
+    return parent.type not in DECLARATIONS or parent.named_children[0].id != node.id
 
 
 def text(node: Node) -> str:

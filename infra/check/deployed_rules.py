@@ -289,7 +289,9 @@ def _mentioned(
 
 
 def _needed_before(deployed: Deployment, each: Deployed) -> Iterator[tuple[Deployed, str]]:
-    kind = KINDS.get(each.type, Kind())
+    kind, sibling = KINDS.get(each.type, Kind()), AFTER_SIBLING.get(each.type)
+    if not kind.identity and not sibling:
+        return
     principals: set[str] = set()
     if kind.identity == "parent":
         principals = {f"{each.body['parent'].id}#identity.principalId"}
@@ -300,6 +302,5 @@ def _needed_before(deployed: Deployment, each: Deployed) -> Iterator[tuple[Deplo
             yield other, f"it acts by {other.get('properties.description')!r}"
         if kind.identity and kind.subnet and other.type.startswith(ENDPOINT):
             yield other, "it reaches services by private endpoints"
-        sibling = AFTER_SIBLING.get(each.type)
         if sibling and other.type.endswith(sibling) and other.names[0] == each.names[0]:
             yield other, "old versions are deleted only where versions are kept"

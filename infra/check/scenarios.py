@@ -109,8 +109,8 @@ def _check_versions(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Prob
     workflow = (root / WORKFLOW).read_text("utf-8")
     tested = re.findall(r'python-version: "?([\d.]+)', workflow)
     for file in files.values():
-        for node in file.nodes:
-            if node.type == "object_property" and re.match(r"runtime:\s*{", text(node)):
+        for node in file.nodes["object_property"]:
+            if re.match(r"runtime:\s*{", text(node)):
                 found = re.search(r"\bversion:\s*'([^']*)'", text(node))
                 if found is None or [found[1]] != tested:
                     message = f"runtime.version must be {tested}, which {WORKFLOW} tests"

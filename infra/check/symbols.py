@@ -10,27 +10,26 @@ from infra.check.bicep_file import BicepFile, Module, properties, string, text
 from infra.check.problem import Problem
 
 KEY_FUNCTIONS = ("listKeys", "listAccountSas", "listServiceSas", "listSecrets", "listCredentials")
-DECLARATIONS = {"object_property", "parameter_declaration", "variable_declaration"}
 
 
 def check(file: BicepFile) -> Iterator[Problem]:
     """Every parameter and variable is used; expressions read no key and compare what can be."""
-    used = {text(node) for node in file.nodes if node.type == "identifier" and _is_reference(node)}
     for name, parameter in file.parameters.items():
-        if name not in used:
+        if name not in file.used:
             yield file.problem(parameter.node, f"parameter {name} is not used")
     for name, value in file.variables.items():
-        if name not in used:
+        if name not in file.used:
             yield file.problem(value, f"variable {name} is not used")
     yield from _check_expressions(file)
 
 
 def _check_expressions(file: BicepFile) -> Iterator[Problem]:
-    for node in file.nodes:
-        called = text(node.named_children[0]) if node.type == "call_expression" else ""
+    for node in file.nodes["call_expression"]:
+        called = text(node.named_children[0])
         if called.rpartition(".")[2] in KEY_FUNCTIONS:
             yield file.problem(node, f"{called}: no key is ever read, use an identity")
-        if node.type != "binary_expression" or text(node.children[1]) not in {"==", "!="}:
+    for node in file.nodes["binary_expression"]:
+        if text(node.children[1]) not in {"==", "!="}:
             continue
         names = [each for each in node.named_children if text(each) in file.parameters]
         texts = [string(each) for each in node.named_children if each.type == "string"]
@@ -51,9 +50,3 @@ def module_parameters(module: Module) -> dict[str, Node]:
         if key == "params" and value.type == "object":
             return {name: each for name, each, _ in properties(value)}
     return {}
-
-
-def _is_reference(node: Node) -> bool:
-    parent = node.parent
-    assert parent is not None, "a file is not an identifier"
-    return parent.type not in DECLARATIONS or parent.named_children[0].id != node.id

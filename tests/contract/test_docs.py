@@ -98,7 +98,7 @@ def test_every_command_is_run_or_needs_azure() -> None:
     for block in blocks(PAGES):
         made = [re.match(r"make ([\w-]+)", each.text) for each in block.commands]
         targets = {each[1] for each in made if each}
-        # tests/local/operators/test_tasks.py runs those of the tasks.
+        # tests/local/operators/test_tasks_by_command.py runs those of the tasks.
         task = block.page == "docs/operators.md" and re.match(r"\d+\. ", block.section)
         run = block in RUN_HERE or task or all(made)
         if block.run_by:

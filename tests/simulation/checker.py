@@ -24,6 +24,7 @@ from tests.simulation.people import MORE_ATTEMPTS
 from tests.simulation.promotion_checker import INVARIANTS_OF_PROMOTIONS
 from tests.simulation.releases import Release
 from tests.simulation.reproduction_checker import INVARIANTS_OF_REPRODUCTIONS
+from tests.simulation.request_checker import INVARIANTS_OF_REQUESTS
 from tests.simulation.rollout_checker import INVARIANTS_OF_ROLLOUTS
 from tests.simulation.scheduler import START
 from tests.simulation.story import (
@@ -358,6 +359,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     *INVARIANTS_OF_APPROVALS,
     *INVARIANTS_OF_PROMOTIONS,
     *INVARIANTS_OF_LANDINGS,
+    *INVARIANTS_OF_REQUESTS,
     *INVARIANTS_OF_THE_API,
     *INVARIANTS_OF_REPRODUCTIONS,
     only_services_fail,

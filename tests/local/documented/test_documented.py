@@ -1,9 +1,9 @@
 """Every command of the pages runs on a laptop as the page shows it, or says what it needs.
 
 Example values of a page (`6d14107ab3046c71`, a run, a dead letter) stand for the laptop's own; a
-pattern stands for what an earlier command of the block printed. Blocks of the thirteen tasks run in
-`tests/local/operators/test_tasks.py`, and each target of `make` by itself: `tests/contract` sees
-that there are no others.
+pattern stands for what an earlier command of the block printed. Blocks of the tasks run in
+`tests/local/operators/test_tasks_by_command.py`, and each target of `make` by itself:
+`tests/contract` sees that there are no others.
 """
 
 from __future__ import annotations
