@@ -168,8 +168,11 @@ async def train_once(scene: Scene) -> None:
 
 
 async def train_on_a_person(scene: Scene) -> None:
-    """Train a model on a file whose content no other file has."""
-    await scene.blobs.get_container_client("landing").upload_blob("personal/person", "ada")
+    """Train a model on two files whose contents no other file has."""
+    landing = scene.blobs.get_container_client("landing")
+    await asyncio.gather(
+        landing.upload_blob("personal/person", "ada"), landing.upload_blob("personal/other", "eve")
+    )
     await train_once(scene)
 
 

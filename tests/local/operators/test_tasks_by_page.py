@@ -218,7 +218,7 @@ async def test_11_page_train_on_the_same_data_again(laptop: Laptop, page: Page) 
 
 async def test_12_page_forget_a_persons_files(laptop: Laptop, page: Page) -> None:
     await go(page, "What happened")
-    await page.get_by_label("What became of the blob").fill(f"landing/{PERSONAL}/person")
+    await page.get_by_label("What became of the blob").fill(f"landing/{PERSONAL}/other")
     await page.keyboard.press("Enter")
     dialog = await act(page, "Forget", "a person asked")
     asked = await answered(dialog)

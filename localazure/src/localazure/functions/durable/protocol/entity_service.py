@@ -32,9 +32,9 @@ class EntityService(HasHubs):
 
     @unary
     async def GetEntity(self, request: pb.GetEntityRequest, hub: TaskHub) -> pb.GetEntityResponse:
-        """The state of an entity."""
+        """The state of an entity. One without state does not exist, also if it is locked."""
         entity = hub.store.entity(request.instanceId)
-        if entity is None:
+        if entity is None or entity.state_json is None:
             return pb.GetEntityResponse(exists=False)
         metadata = entity_metadata(entity, _backlog(hub, entity), with_state=request.includeState)
         return pb.GetEntityResponse(exists=True, entity=metadata)
