@@ -111,7 +111,12 @@ def main() -> int:
             Listener(address) as listener,
             listener.accept() as peer,
         ):
-            metrics = fit(options, read(options.data, options.manifest), peer)
+            try:
+                metrics = fit(options, read(options.data, options.manifest), peer)
+            except Exception as error:
+                # Once the connection closes, rank 1 ends, and then the job.
+                error_file.write_failure(options.output_dir, error)
+                raise
             write_json_atomically(options.output_dir / "metrics.json", metrics)
             peer.send("done")
     except OSError as error:
