@@ -266,9 +266,9 @@ async def test_a_warm_up_function_is_no_fault(run_text: Any) -> None:
 
 async def test_a_durable_sdk_that_is_not_supported_is_named(run_text: Any, tmp_path: Path) -> None:
     packages = tmp_path / "app/.python_packages/lib/site-packages"
-    about = packages / "azure_functions_durable-2.0.0rc3.dist-info"
+    about = packages / "azure_functions_durable-3.0.0rc1.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text("Name: azure-functions-durable\nVersion: 2.0.0rc3\n")
+    (about / "METADATA").write_text("Name: azure-functions-durable\nVersion: 3.0.0rc1\n")
     app = run_text("""
         import azure.durable_functions as df
 
@@ -277,7 +277,8 @@ async def test_a_durable_sdk_that_is_not_supported_is_named(run_text: Any, tmp_p
         @app.activity_trigger(input_name="name")
         def hello(name: str) -> str: ...
         """)
-    with pytest.raises(AppLoadError, match=r"azure-functions-durable 2\.0\.0rc3.* 1\.2\.9 to 1\.7"):
+    told = r"azure-functions-durable 3\.0\.0rc1.* 1\.2\.9 to 1\.7 and 2\.0"
+    with pytest.raises(AppLoadError, match=told):
         await start(app)
 
 
