@@ -138,10 +138,7 @@ async def promote_to_workspace(
     if status.state not in ENDED:
         given = PromotionInput(status=status, rule=destination.approve).to_dict()
         await start_once(starter, promotion.__name__, status.id, given, again=is_broken)
-    on = f"model {pipeline.model.name}:{version}"
-    await STORAGE.ask(keep_action, clients, f"promote to {asked.to}", on, asked, outcome=status.id)
-    path = f"/api/pipelines/{pipeline.name}/models/{version}/promotions"
-    return Accepted(id=status.id, status_url=f"{path}?to={asked.to}")
+    return await _accepted(clients, asked, "promote", status)
 
 
 async def cancel_promotion(
@@ -159,18 +156,15 @@ async def cancel_promotion(
     request is recorded before the promotion is woken up: if it misses that, it finds the record.
     """
     status = await STORAGE.ask(_newest, clients, pipeline, version, asked.to)
-    model = f"{pipeline.model.name}:{version}"
     if status is None:
-        raise Problem(404, "unknown-promotion", f"{model} was not promoted to {asked.to}")
+        what = f"{pipeline.model.name}:{version} was not promoted to {asked.to}"
+        raise Problem(404, "unknown-promotion", what)
     if status.state in ENDED:
         raise Problem(409, "promotion-has-ended", f"{status.id} has ended as {status.state}")
     cancel = CancelRequest(by=asked.by, reason=asked.reason)
     await STORAGE.ask(keep_cancellation, clients, status, cancel, at=now)
     await wake_up(starter, status.id)
-    what = f"cancel promotion to {asked.to}"
-    await STORAGE.ask(keep_action, clients, what, f"model {model}", asked, outcome=status.id)
-    path = f"/api/pipelines/{pipeline.name}/models/{version}/promotions"
-    return Accepted(id=status.id, status_url=f"{path}?to={asked.to}")
+    return await _accepted(clients, asked, "cancel promotion", status)
 
 
 async def list_promotions(
@@ -187,6 +181,16 @@ async def list_promotions(
     return PromotionList(
         promotions=[await _detail(starter, each) for each in found], workspaces=list(declared)
     )
+
+
+async def _accepted(
+    clients: Clients, asked: Promote, verb: str, promotion: PromotionStatus
+) -> Accepted:
+    """Record the action; the answer says where to follow the promotion."""
+    what, on = f"{verb} to {asked.to}", f"model {promotion.model}:{promotion.version}"
+    await STORAGE.ask(keep_action, clients, what, on, asked, outcome=promotion.id)
+    path = f"/api/pipelines/{promotion.pipeline}/models/{promotion.version}/promotions"
+    return Accepted(id=promotion.id, status_url=f"{path}?to={asked.to}")
 
 
 async def _detail(starter: DurableOrchestrationClient, status: PromotionStatus) -> PromotionDetail:
