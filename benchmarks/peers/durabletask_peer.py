@@ -7,10 +7,7 @@ scheduler`, or the SDK's own backend for tests, which keeps nothing.
 from __future__ import annotations
 
 import contextlib
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -19,16 +16,18 @@ from durabletask.client import TaskHubGrpcClient
 from durabletask.task import ActivityContext, OrchestrationContext, Task, when_all
 from durabletask.worker import TaskHubGrpcWorker
 
+from benchmarks.child_process import running_command
 from benchmarks.peers.line_protocol import Peer, serve
+from localazure.processes.ports import LOOPBACK, free_ports
 
 STEPS = 6
 IN_MEMORY = """
-import sys
+import signal, sys
 from durabletask.testing import create_test_backend
 create_test_backend(port=int(sys.argv[1]))
-sys.stdin.read()
+signal.pause()
 """
-START_SECONDS = END_SECONDS = 60
+END_SECONDS = 60
 
 
 def step(_: ActivityContext, value: int) -> int:
@@ -72,32 +71,11 @@ class DurableTask(Peer):
 @contextlib.contextmanager
 def backend(kind: str, state: Path) -> Generator[str]:
     """Have the other process running; gives its address."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-    scheduler = ["-m", "localazure", "scheduler", "--port", port, "--state", str(state)]
-    command = scheduler if kind == "scheduler" else ["-c", IN_MEMORY, port]
-    # Its output goes to stderr: stdout is for the answers.
-    with subprocess.Popen(
-        [sys.executable, *command], stdin=subprocess.PIPE, stdout=sys.stderr
-    ) as process:
-        try:
-            _wait_for(int(port))
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
+    (port,) = free_ports(1)
+    scheduler = ["-m", "localazure", "scheduler", "--port", str(port), "--state", str(state)]
+    arguments = scheduler if kind == "scheduler" else ["-c", IN_MEMORY, str(port)]
+    with running_command(kind, [sys.executable, *arguments], port, state):
+        yield f"{LOOPBACK}:{port}"
 
 
 def main() -> None:
