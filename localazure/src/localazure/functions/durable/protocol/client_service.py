@@ -89,20 +89,14 @@ class ClientService(HasHubs):
         self, request: pb.GetInstanceRequest, hub: TaskHub
     ) -> pb.GetInstanceResponse:
         """The state, once a worker has begun it. The client's deadline ends the wait."""
-        try:
-            return _found(request, await hub.reached(request.instanceId, _STARTED))
-        except InstanceMissing:
-            return _found(request, None)
+        return await _once_in(request, hub, _STARTED)
 
     @unary
     async def WaitForInstanceCompletion(
         self, request: pb.GetInstanceRequest, hub: TaskHub
     ) -> pb.GetInstanceResponse:
         """The state, once it has ended."""
-        try:
-            return _found(request, await hub.reached(request.instanceId))
-        except InstanceMissing:
-            return _found(request, None)
+        return await _once_in(request, hub, FINISHED)
 
     @unary
     async def RaiseEvent(
@@ -231,6 +225,15 @@ class ClientService(HasHubs):
                 await write(chunk)
                 chunk, size_bytes = pb.HistoryChunk(), 0
         await write(chunk)
+
+
+async def _once_in(
+    request: pb.GetInstanceRequest, hub: TaskHub, statuses: frozenset[Status]
+) -> pb.GetInstanceResponse:
+    try:
+        return _found(request, await hub.reached(request.instanceId, statuses))
+    except InstanceMissing:
+        return _found(request, None)
 
 
 def _found(request: pb.GetInstanceRequest, instance: Instance | None) -> pb.GetInstanceResponse:
