@@ -98,6 +98,16 @@ class Scene:
         for name in names:
             await container.delete_blob(f"{self.pipeline}/{name}")
 
+    async def train(self) -> None:
+        """Train a model."""
+        await self.land("1", accuracy=0.7)
+        await self.landed()
+
+    async def ask_people(self) -> None:
+        """Train a model that waits for people's approval."""
+        await self.land("1", accuracy=0.7)
+        await self.until("retraining", is_in("judging"))
+
     async def hold(self) -> None:
         """Train on a batch, then land one that is held."""
         await self.land("1", "2", "3", "4", accuracy=0.7)

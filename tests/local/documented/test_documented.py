@@ -250,16 +250,6 @@ async def without_quota(scene: Scene) -> None:
     await scene.ended("rejected")
 
 
-async def trained(scene: Scene) -> None:
-    await scene.land("1", accuracy=0.7)
-    await scene.landed()
-
-
-async def asked(scene: Scene) -> None:
-    await scene.land("1", accuracy=0.7)
-    await scene.until("retraining", is_in("judging"))
-
-
 async def a_fallen_slice(scene: Scene) -> None:
     await scene.land("1", accuracy=0.7)
     await scene.landed()
@@ -274,8 +264,8 @@ PLAYS: Mapping[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     BUSY: Scene.be_busy,
     FAILING: failing,
     SLICED: a_fallen_slice,
-    PROMOTED: trained,
-    **dict.fromkeys((ASKED, ASKED_TOO), asked),
+    PROMOTED: Scene.train,
+    **dict.fromkeys((ASKED, ASKED_TOO), Scene.ask_people),
     **dict.fromkeys(WITHOUT_QUOTA, without_quota),
 }
 """Pipeline → what brings about what the pages tell of."""

@@ -161,25 +161,13 @@ def talk(pipeline: Path) -> None:
     job.write_text(job.read_text("utf-8").replace("python train.py", says), "utf-8")
 
 
-async def train_once(scene: Scene) -> None:
-    """Train a model."""
-    await scene.land("1", accuracy=0.7)
-    await scene.landed()
-
-
 async def train_on_a_person(scene: Scene) -> None:
     """Train a model on two files whose contents no other file has."""
     landing = scene.blobs.get_container_client("landing")
     await asyncio.gather(
         landing.upload_blob("personal/person", "ada"), landing.upload_blob("personal/other", "eve")
     )
-    await train_once(scene)
-
-
-async def ask_people(scene: Scene) -> None:
-    """Train a model that waits for people's approval."""
-    await scene.land("1", accuracy=0.7)
-    await scene.until("retraining", is_in("judging"))
+    await scene.train()
 
 
 async def hold_by_pause(scene: Scene) -> None:
@@ -227,9 +215,9 @@ async def laptop(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lap
         await asyncio.gather(
             *(SITUATIONS[name].play(scene(name)) for name in PLAYED),
             two_batches(scene("batches")),
-            train_once(scene(AGAIN)),
+            scene(AGAIN).train(),
             train_on_a_person(scene(PERSONAL)),
-            *(ask_people(scene(name)) for name in (ASKED, ASKED_TOO, ASKED_BY_LINK)),
+            *(scene(name).ask_people() for name in (ASKED, ASKED_TOO, ASKED_BY_LINK)),
             scene(HELD).hold(),
             hold_by_pause(scene(HELD_BY_PAUSE)),
             *(wait_in_queue(scene(name)) for name in (IN_QUEUE, IN_QUEUE_TOO)),
