@@ -12,8 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from typing import TYPE_CHECKING
 
 from handlers.notify.outbox import trouble
 from handlers.platform import record_store
@@ -34,6 +33,9 @@ from orchestrations.names import (
     partition_of_landing,
     pipeline_of_landing,
 )
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 logger = logging.getLogger("landfall")
 

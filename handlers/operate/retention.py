@@ -47,7 +47,6 @@ ENDED = (
     OrchestrationRuntimeStatus.Completed,
     OrchestrationRuntimeStatus.Failed,
     OrchestrationRuntimeStatus.Terminated,
-    OrchestrationRuntimeStatus.Canceled,
 )
 RECORD = "retention/pass.json"
 # The durable API requires the beginning of the span; no instance is older.

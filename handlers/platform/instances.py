@@ -7,10 +7,9 @@ import logging
 import re
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
 from orchestrations.contracts.base import Failure
@@ -20,6 +19,9 @@ from orchestrations.errors import TransientError, shorten
 from orchestrations.names import version_of
 from orchestrations.platform.activities import parse_fault
 from orchestrations.platform.waiting import WAKE_UP
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 logger = logging.getLogger(__name__)
 
@@ -107,21 +109,22 @@ async def find_instances(
 ) -> dict[str, DurableOrchestrationStatus]:
     """Id → status of the instances that were created in an interval.
 
-    The SDK returns one page. A full page may be incomplete, so the interval is halved until no page
-    is full. Instances can be missed in two cases: more than a page within `SHORTEST_SPAN` (logged),
-    and an incomplete page that is not full (Azure Tables returns one after five seconds).
+    A full page may be incomplete, so the interval is halved until no page is full. Instances can be
+    missed in two cases: more than a page within `SHORTEST_SPAN` (logged), and an incomplete page
+    that is not full (Azure Tables returns one after five seconds).
 
     Both ends are included and in UTC: the SDK drops the timezone. Without `statuses`, all count.
     The SDK does not escape `prefix` in the URL.
     """
-    page = await starter.get_status_by(
+    page, is_whole = await query(
+        starter,
+        statuses=statuses,
+        prefix=prefix,
         created_time_from=created_from,
         created_time_to=created_to,
-        runtime_status=sorted(statuses, key=lambda status: str(status.value)),
-        instance_id_prefix=prefix or "",
     )
     span = created_to - created_from
-    if len(page) >= PAGE_LIMIT_INSTANCES and span > SHORTEST_SPAN:
+    if not is_whole and span > SHORTEST_SPAN:
         found: dict[str, DurableOrchestrationStatus] = {}
         middle = created_from + span / 2
         for start, end in ((created_from, middle), (middle, created_to)):
@@ -129,11 +132,37 @@ async def find_instances(
                 starter, created_from=start, created_to=end, statuses=statuses, prefix=prefix
             )
         return found
-    if len(page) >= PAGE_LIMIT_INSTANCES:
+    if not is_whole:
         logger.warning(
             "%d or more instances were created at %s: some are missed", len(page), created_from
         )
     return {str(each.instance_id): each for each in page}
+
+
+async def query(
+    starter: DurableOrchestrationClient,
+    *,
+    statuses: Collection[OrchestrationRuntimeStatus] = (),
+    prefix: str | None = None,
+    **created: datetime,
+) -> tuple[list[DurableOrchestrationStatus], bool]:
+    """The instances of one query, and whether they are all that match.
+
+    Version 1 of the SDK returns one page. Version 2 returns all pages, and its `get_status_by` has
+    no prefix.
+
+    Args:
+        starter: the client.
+        statuses: without any, all count.
+        prefix: of the ids.
+        created: `created_time_from` and `created_time_to`.
+    """
+    asked: Any = created | {"runtime_status": sorted(statuses, key=lambda each: str(each.value))}
+    if hasattr(starter, "get_all_orchestration_states"):
+        found = await starter.get_status_by(**asked)
+        return [each for each in found if str(each.instance_id).startswith(prefix or "")], True
+    page = await starter.get_status_by(**asked, instance_id_prefix=prefix or "")
+    return page, len(page) < PAGE_LIMIT_INSTANCES
 
 
 def failure_sentence(instance: DurableOrchestrationStatus) -> str:

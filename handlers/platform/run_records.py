@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
+from typing import TYPE_CHECKING, Any
 
 from handlers.platform import metrics, record_store
 from handlers.platform.activity_adapter import activity
@@ -29,6 +27,9 @@ from orchestrations.contracts.runs import CancelRequest, RunCost, RunStatus
 from orchestrations.contracts.training import RecordRun, RunRecord, RunStep, UsedCompute
 from orchestrations.errors import InvalidQueues
 from orchestrations.names import results_record
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 
 @activity

@@ -38,6 +38,7 @@ from orchestrations.contracts import (
 )
 from orchestrations.contracts.base import ActivityRequest, Failure, Result
 from orchestrations.errors import LandfallError, PermanentError, TransientError, from_name, shorten
+from orchestrations.platform.tasks import has_ended, outcome
 
 Step = Generator[Any, Any, Result]
 FAILURE_KEY = "failure"
@@ -111,12 +112,12 @@ class Pending(Generic[Result]):
 
     def has_ended(self) -> bool:
         """Whether the last attempt has ended; if not, `task` is what to wait for next."""
-        if not self.task.is_completed:
+        if not has_ended(self.task):
             return False
         if self._is_pause:
             self.task, self._is_pause = self._attempt(), False
             return False
-        pause = next(self._pauses, None) if isinstance(self.task.result, Exception) else None
+        pause = next(self._pauses, None) if isinstance(outcome(self.task), Exception) else None
         if pause is None:
             return True
         until = self._context.current_utc_datetime + timedelta(seconds=pause)
@@ -128,10 +129,10 @@ class Pending(Generic[Result]):
         while not self.has_ended():
             with contextlib.suppress(Exception):  # the SDK raises plain Exception
                 yield self.task
-        outcome = self.task.result
-        if isinstance(outcome, Exception):
-            raise parse_fault(str(outcome)) from outcome
-        return parse_outcome(type(self._request), outcome)
+        result = outcome(self.task)
+        if isinstance(result, Exception):
+            raise parse_fault(str(result)) from result
+        return parse_outcome(type(self._request), result)
 
     def _attempt(self) -> Any:
         request = self._request
@@ -157,7 +158,7 @@ def _task_of(wait: Any) -> Any:
     if isinstance(wait, Pending):
         pending: Pending[Any] = wait
         return None if pending.has_ended() else pending.task
-    return None if wait.is_completed else wait
+    return None if has_ended(wait) else wait
 
 
 def parse_outcome(request: type[ActivityRequest[Result]], document: Any) -> Result:

@@ -11,6 +11,7 @@ from azure.durable_functions import DurableOrchestrationContext
 from orchestrations.configuration.pipeline import Limits
 from orchestrations.contracts.training import Job, JobState
 from orchestrations.errors import DeadlineExceeded
+from orchestrations.platform.tasks import has_ended
 
 # Azure ML sends no event when a job starts. The first polls are frequent, for short jobs.
 FIRST_POLL_SECONDS = 2.0
@@ -114,7 +115,7 @@ class InterruptibleTimer:
 
     def take_late_wake_up(self) -> bool:
         """Consume a `wake_up` that was raised after the last wait; return whether there was one."""
-        if self._wake_up is None or not self._wake_up.is_completed:
+        if self._wake_up is None or not has_ended(self._wake_up):
             return False
         self._wake_up = None
         return True

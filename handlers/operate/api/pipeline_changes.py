@@ -19,7 +19,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from handlers.platform.bulkheads import STORAGE
 from handlers.platform.clients import Clients
-from handlers.platform.instances import LIVE, PAGE_LIMIT_INSTANCES
+from handlers.platform.instances import LIVE, query
 from orchestrations.names import landing_instance
 
 Document = TypeVar("Document")
@@ -85,15 +85,12 @@ async def _marker(
     clients: Clients, starter: DurableOrchestrationClient, pipelines: Mapping[str, object]
 ) -> str | None:
     """A hash of all that the description depends on; None if that is not known."""
-    landings, folders = await asyncio.gather(
-        starter.get_status_by(
-            runtime_status=sorted(LIVE, key=lambda status: str(status.value)),
-            instance_id_prefix=landing_instance(""),
-        ),
+    (landings, is_whole), folders = await asyncio.gather(
+        query(starter, statuses=LIVE, prefix=landing_instance("")),
         asyncio.gather(*(STORAGE.ask(_written, clients, folder) for folder in FOLDERS)),
     )
-    if len(landings) >= PAGE_LIMIT_INSTANCES:
-        return None  # the SDK returns one page only
+    if not is_whole:
+        return None
     live = sorted(f"{each.instance_id} {each.custom_status}" for each in landings)
     return hashlib.sha256(repr((sorted(pipelines), live, folders)).encode()).hexdigest()
 

@@ -6,10 +6,9 @@ import asyncio
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from azure.durable_functions import DurableOrchestrationClient
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import Field
 
 from handlers.operate.api.actions import Asked, keep_action
@@ -34,6 +33,9 @@ from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
 from orchestrations.rollout.decisions import decided_step
 from orchestrations.rollout.rollout import rollout as rollout_orchestrator
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 _INSTANCE = re.compile(r"rollout-[A-Za-z0-9][A-Za-z0-9_-]{0,240}")
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from azure.core.exceptions import ResourceNotFoundError
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import AwareDatetime, Field, ValidationError
 
 from handlers.operate.api.documents import (
@@ -52,6 +51,9 @@ from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord
 from orchestrations.platform.trace_context import TraceContext
 from orchestrations.training.retraining import retraining
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 STATES: frozenset[str] = frozenset(get_args(RunState))
 GROUPS: Mapping[str, tuple[RunState, ...]] = {

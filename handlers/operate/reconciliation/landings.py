@@ -15,10 +15,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
 from handlers.landing.batch_contents import list_partitions, list_quarantined
@@ -65,6 +64,9 @@ from orchestrations.names import (
     landing_instance,
     landing_of,
 )
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 # Long enough for an app that was down for days. Claims are kept longer than instances of runs: an
 # older claim without an instance does not mean that its run was lost.

@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
-from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 from pydantic import ValidationError
 
 from handlers.landing.zone_troubles import is_broken_landing, report
@@ -64,6 +63,9 @@ from orchestrations.names import notification_id, run_of_job, stage_job
 from orchestrations.platform.trace_context import run_header
 from orchestrations.platform.waiting import ENDED
 from orchestrations.training.retraining import retraining
+
+if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
+    from azure.durable_functions.models.DurableOrchestrationStatus import DurableOrchestrationStatus
 
 logger = logging.getLogger(__name__)
 
