@@ -45,14 +45,15 @@ class Hub(TaskHub):
 
     Attributes:
         items: passes work to the workers that are connected to it.
+        workers: these workers, as the engine's.
     """
 
     def __init__(self, path: Path) -> None:
         settings = HubSettings(known=_AnyFunctions(), options=_OPTIONS)
         store = Store(path)
         self.items = WorkItems()
-        workers = ConnectedWorkers(settings, self.items)
-        super().__init__(settings, store, Dispatcher(settings, store, workers))
+        self.workers = ConnectedWorkers(settings, self.items)
+        super().__init__(settings, store, Dispatcher(settings, store, self.workers))
         self.dispatcher.start()
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ from localazure.scheduler.worker_service import WorkerService
 
 
 class _Service(  # pyright: ignore[reportIncompatibleMethodOverride] - the stubs have no types
-    ClientService, EntityService, WorkerService, stubs.TaskHubSidecarServiceServicer
+    WorkerService, ClientService, EntityService, stubs.TaskHubSidecarServiceServicer
 ):
     """The whole service."""
 

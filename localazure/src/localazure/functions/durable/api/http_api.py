@@ -19,7 +19,6 @@ from aiohttp.typedefs import Handler
 
 from localazure.functions.durable.api import parameters, status
 from localazure.functions.durable.api.links import RPC_PATH, WEBHOOK_PATH, Links
-from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
 from localazure.functions.durable.engine.instance_id import InvalidInstanceId
 from localazure.functions.durable.runtime import entities
@@ -125,8 +124,7 @@ class HttpApi:
     def _describe(self, request: web.Request, instance: Instance) -> web.Response:
         events = None
         if parameters.flag(request, "showHistory", default=False):
-            pieces = self._hub.store.history(instance.execution.execution_id)
-            events = history.decode(",".join(pieces))
+            events = self._hub.history(instance)
         payload = status.view(
             instance,
             show_input=parameters.flag(request, "showInput", default=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.empty_pb2 import Empty
@@ -28,7 +28,6 @@ from localazure.functions.durable.store.records import (
 )
 
 _PAGE_SIZE = 100
-_CHUNK_BYTES = 1024 * 1024
 _STARTED = frozenset(Status) - {Status.PENDING}
 
 
@@ -214,17 +213,13 @@ class ClientService(HasHubs):
         self, request: pb.StreamInstanceHistoryRequest, hub: TaskHub, write: Write
     ) -> None:
         """The history of an orchestration, in chunks."""
-        execution = hub.instance(request.instanceId).execution
-        chunk = pb.HistoryChunk()
-        size_bytes = 0
-        for event in history.decode(",".join(hub.store.history(execution.execution_id))):
-            message = history_messages.to_message(event)
-            chunk.events.append(message)
-            size_bytes += message.ByteSize()
-            if size_bytes > _CHUNK_BYTES:
-                await write(chunk)
-                chunk, size_bytes = pb.HistoryChunk(), 0
-        await write(chunk)
+        for chunk in history_messages.in_chunks(stored_history(hub, request.instanceId)):
+            await write(chunk)
+
+
+def stored_history(hub: TaskHub, instance_id: str) -> Iterator[pb.HistoryEvent]:
+    """The durable history of an orchestration. Raises InstanceMissing."""
+    return map(history_messages.to_message, hub.history(hub.instance(instance_id)))
 
 
 async def _once_in(
