@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from collections.abc import Collection, Iterator
 
@@ -11,8 +12,10 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.wrappers_pb2 import BoolValue
 
-from localazure.functions.durable.api.parameters import read_token, write_token
+from localazure import limits
+from localazure.functions.durable.api.parameters import BadRequest, read_token, write_token
 from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
 from localazure.functions.durable.protocol import history_messages, state_messages
 from localazure.functions.durable.protocol.calls import Context, HasHubs, Write, streaming, unary
@@ -118,6 +121,23 @@ class ClientService(HasHubs):
         return pb.TerminateResponse()
 
     @unary
+    async def SkipGracefulOrchestrationTerminations(
+        self, request: pb.SkipGracefulOrchestrationTerminationsRequest, hub: TaskHub
+    ) -> pb.SkipGracefulOrchestrationTerminationsResponse:
+        """End orchestrations at once; name those that have ended, lock entities or do not exist."""
+        ids, most = request.instanceBatch.instanceIds, limits.DURABLE_TERMINATIONS.value
+        if not 0 < len(ids) <= most:
+            raise BadRequest(f"one request terminates 1 to {most} orchestrations, not {len(ids)}")
+        lockers = {entity.locked_by for entity in hub.store.entities("")}
+        event = history.execution_terminated(hub.settings.now(), json.dumps(request.reason.value))
+        event["Recurse"] = False
+        return pb.SkipGracefulOrchestrationTerminationsResponse(
+            unterminatedInstanceIds=[
+                one for one in ids if one in lockers or not await _terminated(hub, one, event)
+            ]
+        )
+
+    @unary
     async def SuspendInstance(self, request: pb.SuspendRequest, hub: TaskHub) -> pb.SuspendResponse:
         """Suspend an orchestration; one that has finished ignores it."""
         with contextlib.suppress(InstanceFinished):
@@ -220,6 +240,15 @@ class ClientService(HasHubs):
 def stored_history(hub: TaskHub, instance_id: str) -> Iterator[pb.HistoryEvent]:
     """The durable history of an orchestration. Raises InstanceMissing."""
     return map(history_messages.to_message, hub.history(hub.instance(instance_id)))
+
+
+async def _terminated(hub: TaskHub, instance_id: str, event: Event) -> bool:
+    """Terminate an orchestration; False if there is none that runs."""
+    with contextlib.suppress(InstanceMissing, InstanceFinished):
+        hub.instance(instance_id)  # there is none if it is an entity's id
+        await hub.send(instance_id, event)
+        return (await hub.reached(instance_id)).status is Status.TERMINATED
+    return False
 
 
 async def _once_in(
