@@ -85,9 +85,9 @@ class Scheduler:
 
 
 @contextlib.asynccontextmanager
-async def scheduling(folder: Path) -> AsyncGenerator[Scheduler]:
+async def scheduling(folder: Path, page_port: int = 0) -> AsyncGenerator[Scheduler]:
     """Run a scheduler with its files in a folder."""
-    async with running(folder, 0) as port:
+    async with running(folder, 0, page_port) as port:
         scheduler = Scheduler(f"{LOOPBACK}:{port}")
         try:
             yield scheduler

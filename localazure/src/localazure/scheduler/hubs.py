@@ -87,6 +87,10 @@ class Hubs:
             self._open[key] = Hub(self._folder / f"{key}.db")
         return self._open[key]
 
+    def names(self) -> list[str]:
+        """The names of those that exist."""
+        return sorted({*self._open, *(file.stem for file in self._folder.glob("*.db"))})
+
     async def delete(self, name: str) -> None:
         """Delete a task hub with all its instances. Raises as `get`."""
         await self.get(name).close()
