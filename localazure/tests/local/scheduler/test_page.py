@@ -217,5 +217,9 @@ async def test_a_user_follows_and_decides(scheduler: Scheduler, url: str, page: 
     await page.get_by_role("heading", name="Orchestrations").wait_for()
     assert await client.get_orchestration_state("good") is None
 
+    await page.goto(f"{url}#hub=default&instance=good")
+    await page.get_by_role("alert").get_by_text("No instance with ID 'good'").wait_for()
+    assert await page.get_by_role("main").inner_text() == ""
+
     await page.get_by_role("link", name="Entities").click()
     await page.get_by_role("row", name="account ada").get_by_text("5", exact=True).wait_for()

@@ -201,7 +201,7 @@ function ask(question, fields, act) {
 
 /* --- the page ----------------------------------------------------------------------------------- */
 
-let shown = "";
+let shown = { hash: "", state: "" };
 
 /** Tell of an action's error. It stays until the next action, that of a refresh until the next refresh. */
 async function told(action, isRefresh = false) {
@@ -225,19 +225,20 @@ function replace(nodes) {
 }
 
 async function show() {
+  const { hash } = location;
+  const isSame = hash === shown.hash;
+  if (!isSame) main.replaceChildren(); // nothing of another place stays if this one is not found
   const hubs = await (await fetch("/hubs")).json();
   const at = place();
   if (!hubs.includes(at.get("hub")) && hubs.length) {
     location.replace(`#${new URLSearchParams({ hub: hubs.includes("default") ? "default" : hubs[0] })}`);
     return;
   }
-  const hash = location.hash;
   const view = at.has("instance") ? instance : at.get("view") === "entities" ? entities : instances;
   const [data, render] = hubs.length ? await view(at) : [null, () => [h("p", {}, "There is no task hub yet. One is created when a client or a worker first names it.")]];
-  const state = JSON.stringify([hash, hubs, data]);
-  if (state === shown || hash !== location.hash) return;
-  const isSame = JSON.parse(shown || "[]")[0] === hash;
-  shown = state;
+  const state = JSON.stringify([hubs, data]);
+  if (hash !== location.hash || (isSame && state === shown.state)) return;
+  shown = { hash, state };
   one("#hub").replaceChildren(...hubs.map((hub) => h("option", { selected: hub === at.get("hub") }, hub)));
   one("#filter").hidden = view !== instances || !hubs.length;
   for (const field of ["status", "name", "prefix"]) if (!isSame) one("#filter").elements[field].value = at.get(field) ?? "";
@@ -247,7 +248,6 @@ async function show() {
     return link;
   }));
   document.title = `${at.get("instance") ?? "Durable Task Scheduler"}`;
-  if (!isSame) main.replaceChildren();
   replace(render());
 }
 
