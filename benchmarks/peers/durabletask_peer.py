@@ -72,7 +72,8 @@ class DurableTask(Peer):
 def backend(kind: str, state: Path) -> Generator[str]:
     """Have the other process running; gives its address."""
     (port,) = free_ports(1)
-    scheduler = ["-m", "localazure", "scheduler", "--port", str(port), "--state", str(state)]
+    scheduler = ["-m", "localazure", "scheduler", "--port", str(port), "--page-port", "0"]
+    scheduler += ["--state", str(state)]
     arguments = scheduler if kind == "scheduler" else ["-c", IN_MEMORY, str(port)]
     with running_command(kind, [sys.executable, *arguments], port, state):
         yield f"{LOOPBACK}:{port}"

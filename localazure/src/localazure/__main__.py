@@ -121,6 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     scheduler.add_argument("--port", type=int, default=8080, help="(default: %(default)s)")
     scheduler.add_argument(
+        "--page-port", type=int, default=8082, help="of its page; 0: none (default: %(default)s)"
+    )
+    scheduler.add_argument(
         "--state",
         type=Path,
         default=Path(".localazure"),
@@ -278,7 +281,7 @@ async def _scheduler(parsed: argparse.Namespace) -> int:
         raise StartError(
             f"{error}: the scheduler needs pip install 'localazure[scheduler]'"
         ) from error
-    await run(parsed.state.resolve(), parsed.port)
+    await run(parsed.state.resolve(), parsed.port, parsed.page_port)
     return 0
 
 

@@ -20,6 +20,8 @@ DURABLE_INSTANCE_ID: Final = Limit(100)
 """UTF-16 characters."""
 DURABLE_SCHEDULER_PAYLOAD: Final = Limit(1024 * 1024)
 """Bytes."""
+DURABLE_TERMINATIONS: Final = Limit(500)
+"""Orchestrations in a request."""
 DURABLE_STORAGE_MESSAGE: Final = Limit(45 * 1024)
 """Bytes."""
 

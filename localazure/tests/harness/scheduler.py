@@ -28,9 +28,10 @@ async def working(
     *functions: Callable[..., Any],
     entities: tuple[Callable[..., Any], ...] = (),
     prepare: Callable[[TaskHubGrpcWorker], object] = lambda _: None,
+    make: Callable[..., TaskHubGrpcWorker] = TaskHubGrpcWorker,
 ) -> AsyncGenerator[TaskHubGrpcWorker]:
     """Run a worker; functions with a parameter `ctx` are orchestrators, others are activities."""
-    worker = TaskHubGrpcWorker(host_address=address, logger=QUIET)
+    worker = make(host_address=address, logger=QUIET)
     for function in functions:
         is_orchestrator = function.__code__.co_varnames[0] == "ctx"
         (worker.add_orchestrator if is_orchestrator else worker.add_activity)(function)
@@ -84,9 +85,9 @@ class Scheduler:
 
 
 @contextlib.asynccontextmanager
-async def scheduling(folder: Path) -> AsyncGenerator[Scheduler]:
+async def scheduling(folder: Path, page_port: int = 0) -> AsyncGenerator[Scheduler]:
     """Run a scheduler with its files in a folder."""
-    async with running(folder, 0) as port:
+    async with running(folder, 0, page_port) as port:
         scheduler = Scheduler(f"{LOOPBACK}:{port}")
         try:
             yield scheduler

@@ -49,19 +49,28 @@ async def install(command: Command, folder: Path, wheels: Path, source: str) -> 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    ("page", "port_of_page", "ready"),
-    [(APP, "7071", "/api/hello"), (SCHEDULER, "8080", "Ctrl-C ends it")],
+    ("page", "ports", "ready"),
+    [
+        (APP, {"--port": "7071"}, "/api/hello"),
+        (SCHEDULER, {"--port": "8080", "--page-port": "8082"}, "Ctrl-C ends it"),
+    ],
+    ids=[APP, SCHEDULER],
 )
-async def test_localazure_starts(page: str, port_of_page: str, ready: str, tmp_path: Path) -> None:
+async def test_localazure_starts(
+    page: str, ports: Mapping[str, str], ready: str, tmp_path: Path
+) -> None:
     installing, starting = PAGES[page].commands
     variables = await install(installing, tmp_path, tmp_path / "build" / "dist", "localazure")
     (tmp_path / "host.json").write_text('{"version": "2.0"}')
     (tmp_path / "function_app.py").write_text(HELLO)
-    (port,) = free_ports(1)
-    command = ["bash", "-c", f"exec {starting.text} --port {port}"]
+    text, output = f"exec {starting.text}", starting.output
+    for (option, documented), port in zip(ports.items(), free_ports(len(ports)), strict=True):
+        text += f" {option} {port}"
+        output = output.replace(documented, str(port))
+    command = ["bash", "-c", text]
     with ChildProcess(command, tmp_path / "log", folder=tmp_path, variables=variables) as process:
         process.wait_for_output(ready, START_SECONDS)
-        assert shows(process.output, starting.output.replace(port_of_page, str(port)))
+        assert shows(process.output, output)
 
 
 @pytest.mark.asyncio

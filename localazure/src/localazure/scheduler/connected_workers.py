@@ -32,23 +32,34 @@ class ConnectedWorkers(ProtocolWorker):
     def __init__(self, settings: HubSettings, items: WorkItems) -> None:
         super().__init__(settings)
         self._items = items
-        self._episodes: dict[str, Answer] = {}
+        self._episodes: dict[str, tuple[pb.OrchestratorRequest, Answer]] = {}
 
     async def orchestrate(
         self, execution: Execution, request: pb.OrchestratorRequest
     ) -> Sequence[pb.OrchestratorResponse]:
-        """Have a worker run an episode. Without an answer, `interrupt` has ended it."""
+        """Have a worker run an episode. Without an answer, `interrupt` has ended it.
+
+        Raises PayloadTooLarge as `WorkItems.run`.
+        """
         key = Key(ORCHESTRATION, execution.name, execution.version or "")
         answer: Answer = asyncio.get_running_loop().create_future()
-        self._episodes[execution.instance_id] = answer
+        self._episodes[execution.instance_id] = request, answer
         try:
             return await self._items.run(key, pb.WorkItem(orchestratorRequest=request), answer)
         finally:
             del self._episodes[execution.instance_id]
 
+    def past(self, instance_id: str, execution_id: str) -> Sequence[pb.HistoryEvent] | None:
+        """The history with which an episode runs, as a worker asks for it; None: none runs.
+
+        The store may not have its last events yet.
+        """
+        request, _ = self._episodes.get(instance_id, (None, None))
+        return request.pastEvents if request and request.executionId.value == execution_id else None
+
     def interrupt(self, instance_id: str) -> None:
         """End the episode of an instance that is terminated: no worker may be there for it."""
-        answer = self._episodes.get(instance_id)
+        _, answer = self._episodes.get(instance_id, (None, None))
         if answer is not None and not answer.done():
             answer.set_result([])
 

@@ -45,14 +45,15 @@ class Hub(TaskHub):
 
     Attributes:
         items: passes work to the workers that are connected to it.
+        workers: these workers, as the engine's.
     """
 
     def __init__(self, path: Path) -> None:
         settings = HubSettings(known=_AnyFunctions(), options=_OPTIONS)
         store = Store(path)
         self.items = WorkItems()
-        workers = ConnectedWorkers(settings, self.items)
-        super().__init__(settings, store, Dispatcher(settings, store, workers))
+        self.workers = ConnectedWorkers(settings, self.items)
+        super().__init__(settings, store, Dispatcher(settings, store, self.workers))
         self.dispatcher.start()
 
     async def close(self) -> None:
@@ -85,6 +86,10 @@ class Hubs:
         if key not in self._open:
             self._open[key] = Hub(self._folder / f"{key}.db")
         return self._open[key]
+
+    def names(self) -> list[str]:
+        """The names of those that exist."""
+        return sorted({*self._open, *(file.stem for file in self._folder.glob("*.db"))})
 
     async def delete(self, name: str) -> None:
         """Delete a task hub with all its instances. Raises as `get`."""

@@ -2,6 +2,8 @@
 
 An item is with one worker at a time. If the worker's connection ends, another worker gets the item,
 under another token. The first answer counts, so a worker that was only cut off may still give it.
+
+A worker that says so gets an item without its long history, for which it asks separately.
 """
 
 from __future__ import annotations
@@ -16,10 +18,20 @@ from typing import Any, Final, NamedTuple
 
 import durabletask.internal.orchestrator_service_pb2 as pb
 
+from localazure.functions.durable.runtime.payloads import PayloadTooLarge
+
 _logger = logging.getLogger(__name__)
 
 # A worker that abandons an item would get it again at once if it is the only one.
 ABANDONED_SECONDS: Final = 1.0
+
+# An item of more bytes goes without its history, where a worker asks for that by itself.
+LONG_BYTES: Final = 1024 * 1024
+
+# A larger message ends the stream of a worker that has gRPC's default limit. Whether it has, or
+# was lost for another reason, nobody says: so many workers in a row are the proof.
+MOST_BYTES: Final = 4 * 1024 * 1024
+MOST_LOSSES: Final = 3
 
 ORCHESTRATION, ACTIVITY, ENTITY = "Orchestration", "Activity", "Entity"
 
@@ -40,6 +52,9 @@ class _Item:
     key: Key
     message: pb.WorkItem
     answer: Answer
+    size_bytes: int
+    losses: int = 0
+    """Workers that were lost while they had the item, and its history with it."""
     parts: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     """The parts of answers so far, by each token under which a worker got the item."""
 
@@ -53,6 +68,7 @@ class ConnectedWorker:
     Attributes:
         outbox: the items on their way to it; None: the task hub is closed.
         items: the items that it has, by their tokens.
+        streams_histories: whether it asks for the history of an item that comes without.
         declined: what it has abandoned, such as versions that it does not have.
     """
 
@@ -60,6 +76,7 @@ class ConnectedWorker:
         self.outbox = asyncio.Queue[pb.WorkItem | None]()
         self.items: dict[str, _Item] = {}
         self.declined: set[Key] = set()
+        self.streams_histories = pb.WORKER_CAPABILITY_HISTORY_STREAMING in request.capabilities
         self._limits = {
             ORCHESTRATION: request.maxConcurrentOrchestrationWorkItems,
             ACTIVITY: request.maxConcurrentActivityWorkItems,
@@ -104,9 +121,12 @@ class WorkItems:
 
         Waits as long as no worker takes it. If the caller is canceled, or sets a result of `answer`
         itself, the worker's answer is ignored.
+
+        Raises:
+            PayloadTooLarge: no worker seems to take a message of this size.
         """
         answer = answer or asyncio.get_running_loop().create_future()
-        item = _Item(key=key, message=message, answer=answer)
+        item = _Item(key=key, message=message, answer=answer, size_bytes=message.ByteSize())
         self._enqueue(item)
         try:
             return await item.answer
@@ -150,6 +170,9 @@ class WorkItems:
         """Remove a worker; others get its items, before all that wait."""
         self._workers.remove(worker)
         for item in reversed(worker.items.values()):
+            item.losses += item.size_bytes > MOST_BYTES and not worker.streams_histories
+            if item.losses == MOST_LOSSES and not item.answer.done():
+                item.answer.set_exception(_too_large(item))
             self._enqueue(item, first=True)
 
     def _enqueue(self, item: _Item, *, first: bool = False) -> None:
@@ -168,19 +191,23 @@ class WorkItems:
         while is_given:
             is_given = False
             for key, waiting in list(self._waiting.items()):
-                if waiting and (worker := self._worker_for(key)) is not None:
+                if waiting and (worker := self._worker_for(waiting[0])) is not None:
                     self._give(waiting.popleft(), worker)
                     is_given = True
                 if not waiting:
                     del self._waiting[key]
 
-    def _worker_for(self, key: Key) -> ConnectedWorker | None:
-        """The worker with the fewest items, of those that have not declined it where there are."""
+    def _worker_for(self, item: _Item) -> ConnectedWorker | None:
+        """The worker with the fewest items, of those that have not declined it where there are.
+
+        If the item is long, those that need not take it in one message come first.
+        """
+        key, is_long = item.key, item.size_bytes > LONG_BYTES
         wanting = self._wanting(key)
         willing = [worker for worker in wanting if key not in worker.declined] or wanting
         return min(
             (worker for worker in willing if worker.has_room(key.kind)),
-            key=lambda worker: len(worker.items),
+            key=lambda worker: (is_long and not worker.streams_histories, len(worker.items)),
             default=None,
         )
 
@@ -189,10 +216,13 @@ class WorkItems:
 
     def _give(self, item: _Item, worker: ConnectedWorker) -> None:
         token = uuid.uuid4().hex
-        item.message.completionToken = token
+        message = item.message
+        if worker.streams_histories and item.size_bytes > LONG_BYTES:
+            message = _without_history(message)
+        message.completionToken = token
         item.parts[token] = []
         self._given[token] = worker.items[token] = item
-        worker.outbox.put_nowait(item.message)
+        worker.outbox.put_nowait(message)
 
     def _drop(self, item: _Item) -> None:
         item.answer.cancel()  # no effect where there is one
@@ -204,3 +234,22 @@ class WorkItems:
         if waiting and item in waiting:
             waiting.remove(item)
         self._dispatch()
+
+
+def _without_history(message: pb.WorkItem) -> pb.WorkItem:
+    if not message.HasField("orchestratorRequest"):
+        return message
+    shorter = pb.WorkItem()
+    shorter.CopyFrom(message)
+    del shorter.orchestratorRequest.pastEvents[:]
+    shorter.orchestratorRequest.requiresHistoryStreaming = True
+    return shorter
+
+
+def _too_large(item: _Item) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"{item.losses} workers in a row were lost when they got the history of {item.key.name!r}: "
+        f"with it, the message has {item.size_bytes:,} bytes, and gRPC takes {MOST_BYTES:,} unless "
+        "the worker's channel options name more (in Python: max_receive_message_length). Name more "
+        "there and rewind, keep large values in blobs and pass their addresses, or continue as new"
+    )

@@ -6,9 +6,12 @@ import asyncio
 from typing import Any, Final
 
 import durabletask.internal.orchestrator_service_pb2 as pb
+import grpc
 from google.protobuf.message import Message
 
 from localazure.functions.durable.protocol.calls import HasHubs, Write, streaming, unary
+from localazure.functions.durable.protocol.client_service import stored_history
+from localazure.functions.durable.protocol.history_messages import in_chunks
 from localazure.scheduler.hubs import Hub
 
 # A worker of the Python SDK takes a stream for dead after 120 s without a message.
@@ -42,8 +45,21 @@ class WorkerService(HasHubs):
                     item = await asyncio.wait_for(worker.outbox.get(), PING_SECONDS)
                 except TimeoutError:
                     item = _PING
+        except grpc.aio.InternalError:
+            pass  # the worker has left, or takes no message of this size
         finally:
             hub.items.disconnect(worker)
+
+    @streaming
+    async def StreamInstanceHistory(
+        self, request: pb.StreamInstanceHistoryRequest, hub: Hub, write: Write
+    ) -> None:
+        """Send a history in chunks: that of a work item, or the stored one."""
+        past = None
+        if request.forWorkItemProcessing:
+            past = hub.workers.past(request.instanceId, request.executionId.value)
+        for chunk in in_chunks(stored_history(hub, request.instanceId) if past is None else past):
+            await write(chunk)
 
     @unary
     async def CompleteOrchestratorTask(self, request: Any, hub: Hub) -> pb.CompleteTaskResponse:

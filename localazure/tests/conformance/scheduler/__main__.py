@@ -49,6 +49,7 @@ def main(sources: Path, *options: str) -> int:
         shutil.copytree(sources / "tests", folder / "tests")
         (folder / "pytest.ini").write_text(SETTINGS)
         command = [sys.executable, "-m", "localazure", "scheduler", "--port", str(port)]
+        command += ["--page-port", "0"]
         scheduler = ChildProcess(
             [*command, "--state", str(folder / "state")], folder / "scheduler.log"
         )

@@ -73,11 +73,60 @@ async def test_an_action_that_is_not_known_fails_the_orchestration(hub: Hub) -> 
     instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
-    action = pb.OrchestratorAction(terminateOrchestration=pb.TerminateOrchestrationAction())
+    action = pb.OrchestratorAction(rewindOrchestration=pb.RewindOrchestrationAction())
     hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=[action]))
     instance = await hub.reached(instance_id)
     assert instance.status is Status.FAILED
-    assert "no action terminateOrchestration" in str(instance.output)
+    assert "no action rewindOrchestration" in str(instance.output)
+
+
+@pytest.mark.parametrize("recurse", [True, False])
+async def test_an_orchestrator_terminates_another(hub: Hub, *, recurse: bool) -> None:
+    worker = hub.items.connect(pb.GetWorkItemsRequest())
+
+    async def answer(*actions: pb.OrchestratorAction) -> pb.OrchestratorRequest:
+        episode = await worker.outbox.get()
+        assert episode is not None
+        hub.items.complete(episode.completionToken, pb.OrchestratorResponse(actions=actions))
+        return episode.orchestratorRequest
+
+    await hub.start("orchestrator", instance_id="other")
+    create = pb.CreateSubOrchestrationAction(name="orchestrator", instanceId="below")
+    await answer(pb.OrchestratorAction(id=1, createSubOrchestration=create))
+    await answer()  # of the instance below
+    await hub.start("orchestrator", instance_id="one")
+    reason = StringValue(value='"enough"')
+    await answer(
+        *(
+            pb.OrchestratorAction(
+                id=number,
+                terminateOrchestration=pb.TerminateOrchestrationAction(
+                    instanceId=target, reason=reason, recurse=recurse
+                ),
+            )
+            for number, target in enumerate(("other", "missing", "@entity@a"))
+        ),
+        schedule(3),
+    )
+    other = await hub.reached("other")
+    assert (other.status, other.output) == (Status.TERMINATED, '"enough"')
+    if recurse:
+        assert (await hub.reached("below")).output == '"enough"'
+    else:
+        assert hub.instance("below").status is Status.RUNNING
+    activity = await worker.outbox.get()
+    assert activity is not None
+    hub.items.complete(activity.completionToken, pb.ActivityResponse())
+    # The history of the one has only what its next replay must find.
+    past = (await answer(DONE)).pastEvents
+    assert [event.WhichOneof("eventType") for event in past] == [
+        "orchestratorStarted",
+        "executionStarted",
+        "taskScheduled",
+        "orchestratorCompleted",
+    ]
+    assert (await hub.reached("one")).status is Status.COMPLETED
+    assert not hub.store.inbox()
 
 
 async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_version(

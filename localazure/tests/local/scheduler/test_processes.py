@@ -70,6 +70,7 @@ async def test_a_dead_workers_activity_goes_to_another(tmp_path: Path) -> None:
 def scheduler(tmp_path: Path) -> Generator[tuple[ChildProcess, str]]:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "localazure", "scheduler", "--port", str(port)]
+    command += ["--page-port", "0"]
     process = ChildProcess([*command, "--state", tmp_path / "state"], tmp_path / "log")
     with process:
         process.wait_for_output("ready", WAIT_SECONDS)
@@ -115,6 +116,7 @@ def test_the_port_must_be_free(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = [sys.executable, "-m", "localazure", "scheduler", "--port", str(port)]
+        command += ["--page-port", "0"]
         process = ChildProcess([*command, "--state", tmp_path], tmp_path / "log")
         process.start()
         assert process.wait() == 1

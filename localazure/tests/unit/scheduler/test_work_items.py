@@ -54,6 +54,31 @@ async def test_a_limit_is_kept_and_the_least_loaded_worker_is_next() -> None:
     assert await asyncio.gather(*runs) == [["x"]] * 4
 
 
+async def test_a_long_item_goes_to_a_worker_that_asks_for_histories() -> None:
+    items = WorkItems()
+    other = items.connect(pb.GetWorkItemsRequest())
+    streaming = items.connect(
+        pb.GetWorkItemsRequest(capabilities=[pb.WORKER_CAPABILITY_HISTORY_STREAMING])
+    )
+    past = pb.HistoryEvent()
+    past.eventRaised.input.value = work_items.LONG_BYTES * "x"
+    request = pb.OrchestratorRequest(
+        instanceId="i", pastEvents=[past], newEvents=[pb.HistoryEvent(eventId=7)]
+    )
+    message = pb.WorkItem(orchestratorRequest=request)
+    run = asyncio.create_task(items.run(Key(ORCHESTRATION, "one"), message))
+    await turn()
+    sent = streaming.outbox.get_nowait()
+    assert sent is not None
+    request.requiresHistoryStreaming = True
+    del request.pastEvents[:]
+    assert sent.orchestratorRequest == request
+    items.disconnect(streaming)
+    assert other.outbox.get_nowait() is message
+    assert len(message.orchestratorRequest.pastEvents) == 1
+    run.cancel()
+
+
 async def test_a_lost_workers_item_goes_to_another_and_the_first_answer_counts() -> None:
     items = WorkItems()
     lost = items.connect(pb.GetWorkItemsRequest())

@@ -59,7 +59,7 @@ class DurableExtension:
 
     def routes(self) -> list[web.RouteDef]:
         """The client's RPC (`/durabletask`) and the management API (`/runtime/webhooks/…`)."""
-        return self._api.routes()
+        return HttpApi.routes(lambda _: self._api)
 
     def client_binding(self) -> str:
         """The JSON value of a durableClient input binding."""

@@ -19,7 +19,6 @@ from aiohttp.typedefs import Handler
 
 from localazure.functions.durable.api import parameters, status
 from localazure.functions.durable.api.links import RPC_PATH, WEBHOOK_PATH, Links
-from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import FINISHED, Instance, Status
 from localazure.functions.durable.engine.instance_id import InvalidInstanceId
 from localazure.functions.durable.runtime import entities
@@ -39,6 +38,7 @@ RETRY_AFTER_POLL_SECONDS = 5
 
 OpensWebhook = Callable[[str | None], bool]
 """Returns whether a key (None: the request has none) gives access to the public API."""
+_Method = Callable[["HttpApi", web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpApi:
@@ -49,35 +49,44 @@ class HttpApi:
         self._links = links
         self._opens_webhook = opens_webhook
 
-    def routes(self) -> list[web.RouteDef]:
-        """All routes, under both prefixes."""
-        handlers: list[tuple[str, str, Handler]] = [
-            ("POST", "/orchestrators/{name}", self._start),
+    @staticmethod
+    def routes(api_of: Callable[[web.Request], HttpApi]) -> list[web.RouteDef]:
+        """All routes, under both prefixes. `api_of` returns the API of a request's task hub."""
+        handlers: list[tuple[str, str, _Method]] = [
+            ("POST", "/orchestrators/{name}", HttpApi._start),
             # The id is the rest of the path, because the SDK's client does not quote it.
-            ("POST", r"/orchestrators/{name}/{instance:[\s\S]*}", self._start),
-            ("GET", "/instances{slash:/?}", self._list),
-            ("DELETE", "/instances{slash:/?}", self._purge_by),
-            ("GET", "/instances/{instance}", self._status),
-            ("DELETE", "/instances/{instance}", self._purge),
-            ("POST", "/instances/{instance}/raiseEvent/{event}", self._raise_event),
-            ("POST", "/instances/{instance}/terminate", _with_reason(self._hub.terminate)),
-            ("POST", "/instances/{instance}/suspend", _with_reason(self._hub.suspend)),
-            ("POST", "/instances/{instance}/resume", _with_reason(self._hub.resume)),
-            ("POST", "/instances/{instance}/rewind", _with_reason(self._hub.rewind)),
-            ("POST", "/instances/{instance}/restart", self._restart),
-            ("GET", "/entities{slash:/?}", self._entities),
-            ("GET", "/entities/{name}", self._entities),
-            ("GET", "/entities/{name}/{key}", self._entity),
-            ("POST", "/entities/{name}/{key}", self._signal),
+            ("POST", r"/orchestrators/{name}/{instance:[\s\S]*}", HttpApi._start),
+            ("GET", "/instances{slash:/?}", HttpApi._list),
+            ("DELETE", "/instances{slash:/?}", HttpApi._purge_by),
+            ("GET", "/instances/{instance}", HttpApi._status),
+            ("DELETE", "/instances/{instance}", HttpApi._purge),
+            ("POST", "/instances/{instance}/raiseEvent/{event}", HttpApi._raise_event),
+            ("POST", "/instances/{instance}/terminate", HttpApi._with_reason(TaskHub.terminate)),
+            ("POST", "/instances/{instance}/suspend", HttpApi._with_reason(TaskHub.suspend)),
+            ("POST", "/instances/{instance}/resume", HttpApi._with_reason(TaskHub.resume)),
+            ("POST", "/instances/{instance}/rewind", HttpApi._with_reason(TaskHub.rewind)),
+            ("POST", "/instances/{instance}/restart", HttpApi._restart),
+            ("GET", "/entities{slash:/?}", HttpApi._entities),
+            ("GET", "/entities/{name}", HttpApi._entities),
+            ("GET", "/entities/{name}/{key}", HttpApi._entity),
+            ("POST", "/entities/{name}/{key}", HttpApi._signal),
         ]
         return [
-            web.RouteDef(method, prefix + path, _guarded(handler, allows, refusal), {})
+            web.RouteDef(method, prefix + path, _guarded(handler, api_of, allows, refusal), {})
             for prefix, allows, refusal in (
                 (RPC_PATH, _is_local, 403),
-                (WEBHOOK_PATH, self._has_key, 401),
+                (WEBHOOK_PATH, HttpApi._has_key, 401),
             )
             for method, path, handler in handlers
         ]
+
+    @staticmethod
+    def _with_reason(act: Callable[[TaskHub, str, str], Awaitable[None]]) -> _Method:
+        async def handler(self: HttpApi, request: web.Request) -> web.Response:
+            await act(self._hub, request.match_info["instance"], parameters.reason(request))
+            return web.Response(status=202)
+
+        return handler
 
     def _has_key(self, request: web.Request) -> bool:
         return self._opens_webhook(
@@ -125,14 +134,15 @@ class HttpApi:
     def _describe(self, request: web.Request, instance: Instance) -> web.Response:
         events = None
         if parameters.flag(request, "showHistory", default=False):
-            pieces = self._hub.store.history(instance.execution.execution_id)
-            events = history.decode(",".join(pieces))
+            events = self._hub.history(instance)
         payload = status.view(
             instance,
             show_input=parameters.flag(request, "showInput", default=True),
             events=events,
             show_output=parameters.flag(request, "showHistoryOutput", default=False),
         )
+        if events is not None and parameters.flag(request, "wholeHistory", default=False):
+            payload["historyEvents"] = events  # an addition: the page of the scheduler shows it
         if instance.status not in FINISHED:
             headers = {
                 "Location": str(request.url),
@@ -196,7 +206,7 @@ class HttpApi:
 
     async def _purge_by(self, request: web.Request) -> web.Response:
         # As in the real API, a purge ignores the prefix of instance ids.
-        wanted = replace(parameters.query(request), prefix="")
+        wanted = replace(parameters.query(request), prefix="", name="")
         if wanted.created_from is None:
             return _error(400, "Please provide value for 'createdTimeFrom' parameter.")
         count = await self._hub.purge_by(wanted)
@@ -253,12 +263,18 @@ _ERRORS: Final[dict[type[Exception], tuple[int, str]]] = {
 }
 
 
-def _guarded(handler: Handler, allows: Callable[[web.Request], bool], refusal: int) -> Handler:
+def _guarded(
+    handler: _Method,
+    api_of: Callable[[web.Request], HttpApi],
+    allows: Callable[[HttpApi, web.Request], bool],
+    refusal: int,
+) -> Handler:
     async def guarded(request: web.Request) -> web.StreamResponse:
-        if not allows(request):
-            return web.Response(status=refusal)
         try:
-            return await handler(request)
+            api = api_of(request)
+            if not allows(api, request):
+                return web.Response(status=refusal)
+            return await handler(api, request)
         except tuple(_ERRORS) as error:
             code, text = _ERRORS[type(error)]
             return _error(code, text.format(error))
@@ -266,21 +282,13 @@ def _guarded(handler: Handler, allows: Callable[[web.Request], bool], refusal: i
     return guarded
 
 
-def _is_local(request: web.Request) -> bool:
+def _is_local(_api: HttpApi, request: web.Request) -> bool:
     return not request.remote or ipaddress.ip_address(request.remote).is_loopback
 
 
 def _error(code: int, message: str) -> web.Response:
     """The error body of the real host. The SDK reads its ExceptionMessage."""
     return web.json_response({"Message": message, "ExceptionMessage": message}, status=code)
-
-
-def _with_reason(act: Callable[[str, str], Awaitable[None]]) -> Handler:
-    async def handler(request: web.Request) -> web.Response:
-        await act(request.match_info["instance"], parameters.reason(request))
-        return web.Response(status=202)
-
-    return handler
 
 
 def _views(request: web.Request, instances: Iterable[Instance]) -> list[dict[str, Any]]:

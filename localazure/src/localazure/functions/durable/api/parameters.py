@@ -126,6 +126,9 @@ def query(request: web.Request) -> InstanceQuery:
         created_to=_moment(request, "createdTimeTo"),
         statuses=_statuses(request),
         prefix=request.query.get("instanceIdPrefix", ""),
+        # Two additions, for the page of the scheduler.
+        name=request.query.get("name", ""),
+        newest_first=flag(request, "newestFirst", default=False),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.decision import Decision
@@ -220,11 +220,16 @@ CONTROL_EVENTS = frozenset(
 )
 
 
+# Of new messages. A request to a worker has less than 4 MB, and a message a payload of 1 MB.
+_MOST_CHARACTERS: Final = 512 * 1024
+
+
 def next_batch(messages: Sequence[Event], *, started: bool, suspended: bool) -> list[int]:
     """Return the indices of the waiting messages that the next episode consumes.
 
     A termination takes precedence over all others. Otherwise messages are consumed in order up to
-    the next suspension or resumption, which has an episode of its own. A suspended instance
+    the next suspension or resumption, which has an episode of its own; a fan-out with large results
+    ends in several episodes. A suspended instance
     consumes only these. An instance that has not started runs once before it can be suspended.
     """
     kinds: list[Any] = [message["EventType"] for message in messages]
@@ -235,4 +240,9 @@ def next_batch(messages: Sequence[Event], *, started: bool, suspended: bool) -> 
     first_control = next((n for n, kind in enumerate(kinds) if kind in CONTROL_EVENTS), len(kinds))
     if first_control == 0 and kinds and started:
         return [0]
+    left_characters = _MOST_CHARACTERS
+    for n, message in enumerate(messages[:first_control]):
+        left_characters -= sum(len(str(value)) for value in message.values())
+        if n and left_characters < 0:
+            return list(range(n))
     return list(range(first_control))

@@ -91,6 +91,9 @@ def message_of(step: Event) -> tuple[str, Event] | None:
         return step["InstanceId"], event_raised(step["Timestamp"], step["Name"], step["Input"])
     if kind == EventType.ENTITY_LOCK_REQUESTED:
         return step["LockSet"][step.get("Position") or 0], step
+    if kind == EventType.EXECUTION_TERMINATED:  # of another instance
+        message = execution_terminated(step["Timestamp"], step["Reason"])
+        return step["InstanceId"], {**message, "Recurse": step["Recurse"]}
     return (step["TargetInstanceId"], step) if kind in ENTITY_MESSAGES else None
 
 

@@ -20,6 +20,7 @@ _STEPS: Final = {
     "scheduleTask": EventType.TASK_SCHEDULED,
     "createSubOrchestration": EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,
     "createTimer": EventType.TIMER_CREATED,
+    "terminateOrchestration": EventType.EXECUTION_TERMINATED,
     "entityOperationSignaled": EventType.ENTITY_OPERATION_SIGNALED,
     "entityOperationCalled": EventType.ENTITY_OPERATION_CALLED,
     "entityLockRequested": EventType.ENTITY_LOCK_REQUESTED,
@@ -61,7 +62,9 @@ def conclude(
                 [],
             )
         steps.append(step)
-    events = [*arrived, *steps]
+    # As in the Go backend, a history does not tell of the instances that it has terminated.
+    terminates = EventType.EXECUTION_TERMINATED
+    events = [*arrived, *(step for step in steps if step["EventType"] != terminates)]
     if end is None:
         effects = Effects(
             events=[*events, history.orchestrator_completed(at)],

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import durabletask.internal.orchestrator_service_pb2 as pb
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.wrappers_pb2 import BoolValue
 
-from localazure.functions.durable.api.parameters import read_token, write_token
+from localazure import limits
+from localazure.functions.durable.api.parameters import BadRequest, read_token, write_token
 from localazure.functions.durable.engine import history
+from localazure.functions.durable.engine.history import Event
 from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
 from localazure.functions.durable.protocol import history_messages, state_messages
 from localazure.functions.durable.protocol.calls import Context, HasHubs, Write, streaming, unary
@@ -28,7 +31,6 @@ from localazure.functions.durable.store.records import (
 )
 
 _PAGE_SIZE = 100
-_CHUNK_BYTES = 1024 * 1024
 _STARTED = frozenset(Status) - {Status.PENDING}
 
 
@@ -117,6 +119,23 @@ class ClientService(HasHubs):
         with contextlib.suppress(InstanceFinished):
             await hub.send(request.instanceId, event | changes)
         return pb.TerminateResponse()
+
+    @unary
+    async def SkipGracefulOrchestrationTerminations(
+        self, request: pb.SkipGracefulOrchestrationTerminationsRequest, hub: TaskHub
+    ) -> pb.SkipGracefulOrchestrationTerminationsResponse:
+        """End orchestrations at once; name those that have ended, lock entities or do not exist."""
+        ids, most = request.instanceBatch.instanceIds, limits.DURABLE_TERMINATIONS.value
+        if not 0 < len(ids) <= most:
+            raise BadRequest(f"one request terminates 1 to {most} orchestrations, not {len(ids)}")
+        lockers = {entity.locked_by for entity in hub.store.entities("")}
+        event = history.execution_terminated(hub.settings.now(), json.dumps(request.reason.value))
+        event["Recurse"] = False
+        return pb.SkipGracefulOrchestrationTerminationsResponse(
+            unterminatedInstanceIds=[
+                one for one in ids if one in lockers or not await _terminated(hub, one, event)
+            ]
+        )
 
     @unary
     async def SuspendInstance(self, request: pb.SuspendRequest, hub: TaskHub) -> pb.SuspendResponse:
@@ -214,17 +233,22 @@ class ClientService(HasHubs):
         self, request: pb.StreamInstanceHistoryRequest, hub: TaskHub, write: Write
     ) -> None:
         """The history of an orchestration, in chunks."""
-        execution = hub.instance(request.instanceId).execution
-        chunk = pb.HistoryChunk()
-        size_bytes = 0
-        for event in history.decode(",".join(hub.store.history(execution.execution_id))):
-            message = history_messages.to_message(event)
-            chunk.events.append(message)
-            size_bytes += message.ByteSize()
-            if size_bytes > _CHUNK_BYTES:
-                await write(chunk)
-                chunk, size_bytes = pb.HistoryChunk(), 0
-        await write(chunk)
+        for chunk in history_messages.in_chunks(stored_history(hub, request.instanceId)):
+            await write(chunk)
+
+
+def stored_history(hub: TaskHub, instance_id: str) -> Iterator[pb.HistoryEvent]:
+    """The durable history of an orchestration. Raises InstanceMissing."""
+    return map(history_messages.to_message, hub.history(hub.instance(instance_id)))
+
+
+async def _terminated(hub: TaskHub, instance_id: str, event: Event) -> bool:
+    """Terminate an orchestration; False if there is none that runs."""
+    with contextlib.suppress(InstanceMissing, InstanceFinished):
+        hub.instance(instance_id)  # there is none if it is an entity's id
+        await hub.send(instance_id, event)
+        return (await hub.reached(instance_id)).status is Status.TERMINATED
+    return False
 
 
 async def _once_in(

@@ -5,6 +5,7 @@ The fields are the same. The engine's keys are in PascalCase, as in the Durable 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from localazure.functions.durable.engine.history import NO_EVENT_ID, Event, EventType
 from localazure.functions.durable.engine.instance import Status
+
+# gRPC takes messages of 4 MB, and an event may have a payload of 1 MB.
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 def _camel_case(name: str) -> str:
@@ -89,6 +93,18 @@ def _translated(kind: EventType, event: Event) -> dict[str, Any]:
             return {"reason": event["Data"].removeprefix("Rewind: ")}
         case _:
             return {}
+
+
+def in_chunks(messages: Iterable[pb.HistoryEvent]) -> Iterator[pb.HistoryChunk]:
+    """Divide a history into messages of a size that gRPC takes."""
+    chunk, size_bytes = pb.HistoryChunk(), 0
+    for message in messages:
+        chunk.events.append(message)
+        size_bytes += message.ByteSize()
+        if size_bytes > _CHUNK_BYTES:
+            yield chunk
+            chunk, size_bytes = pb.HistoryChunk(), 0
+    yield chunk
 
 
 def failure(details: pb.TaskFailureDetails) -> dict[str, Any]:

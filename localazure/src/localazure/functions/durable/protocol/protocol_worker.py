@@ -44,7 +44,11 @@ class ProtocolWorker(Worker, ABC):
     async def orchestrate(
         self, execution: Execution, request: pb.OrchestratorRequest
     ) -> Sequence[pb.OrchestratorResponse]:
-        """Run an episode; the answer may come in parts. Without one, the episode is not run."""
+        """Run an episode; the answer may come in parts. Without one, the episode is not run.
+
+        Raises:
+            PayloadTooLarge: the request does not reach a worker. The orchestration fails.
+        """
 
     @abstractmethod
     async def act(self, request: pb.ActivityRequest) -> pb.ActivityResponse:
@@ -75,18 +79,18 @@ class ProtocolWorker(Worker, ABC):
         )
         if (trace := live.memo.get("trace")) is not None:
             request.orchestrationTraceContext.CopyFrom(trace)
-        answers = await self.orchestrate(execution, request)
-        if not answers:
-            return None
-        last = answers[-1]
-        live.memo["trace"] = last.orchestrationTraceContext
-        effects = actions.conclude(
-            execution,
-            arrived,
-            [action for answer in answers for action in answer.actions],
-            history_messages.value(last, "customStatus"),
-        )
         try:
+            answers = await self.orchestrate(execution, request)
+            if not answers:
+                return None
+            last = answers[-1]
+            live.memo["trace"] = last.orchestrationTraceContext
+            effects = actions.conclude(
+                execution,
+                arrived,
+                [action for answer in answers for action in answer.actions],
+                history_messages.value(last, "customStatus"),
+            )
             check_payloads(self._settings.payloads, execution, effects)
         except PayloadTooLarge as error:
             return actions.fail(execution, arrived, history_messages.failure_of(str(error)), [])

@@ -119,6 +119,10 @@ class TaskHub:
             raise InstanceMissing(instance_id)
         return instance
 
+    def history(self, instance: Instance) -> list[Event]:
+        """The history of an instance, as far as it is durable."""
+        return history.decode(",".join(self.store.history(instance.execution.execution_id)))
+
     async def raise_event(self, instance_id: str, name: str, input_json: str | None) -> None:
         """Send an external event.
 

@@ -69,16 +69,20 @@ class InstanceQuery:
         created_to: the latest creation time.
         statuses: the allowed statuses; empty: all.
         prefix: the prefix of the id.
+        name: the name of the orchestration; empty: all.
         ended_from: the earliest time of the end, for finished instances.
         ended_to: the time before which they ended.
+        newest_first: no condition, but the order; otherwise the oldest is first.
     """
 
     created_from: datetime | None = None
     created_to: datetime | None = None
     statuses: Sequence[str] = ()
     prefix: str = ""
+    name: str = ""
     ended_from: datetime | None = None
     ended_to: datetime | None = None
+    newest_first: bool = False
 
 
 UNNUMBERED = 0

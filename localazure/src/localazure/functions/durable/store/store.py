@@ -167,7 +167,7 @@ class Store:
         after: Position | None = None,
         limit: int = -1,
     ) -> list[Instance]:
-        """Return the instances that meet all conditions, oldest first.
+        """Return the instances that meet all conditions, in their order.
 
         Args:
             wanted: the conditions.
@@ -196,12 +196,16 @@ class Store:
         if wanted.prefix:
             conditions.append("substr(instance_id, 1, ?) = ?")
             values += [len(wanted.prefix), wanted.prefix]
+        if wanted.name:
+            conditions.append("name = ?")
+            values.append(wanted.name)
+        follows, order = ("<", "DESC") if wanted.newest_first else (">", "ASC")
         if after is not None:
-            conditions.append("(created_at_us, instance_id) > (?, ?)")
+            conditions.append(f"(created_at_us, instance_id) {follows} (?, ?)")
             values += after
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         rows = self._database.read(
-            f"{source}{where} ORDER BY created_at_us, instance_id LIMIT ?",
+            f"{source}{where} ORDER BY created_at_us {order}, instance_id {order} LIMIT ?",
             (*values, limit),
         )
         return [_instance(row) for row in rows]

@@ -170,6 +170,16 @@ def test_control_messages_are_episodes_of_their_own() -> None:
     assert batch(go, suspend, stop, suspended=True) == [2]
 
 
+def test_large_messages_are_consumed_in_several_episodes() -> None:
+    small, large = (history.event_raised(AT, "go", size * "x") for size in (1, 600_000))
+    for waiting, consumed in (
+        ([small, large, small], [0]),
+        ([large, small], [0]),
+        ([small, small], [0, 1]),
+    ):
+        assert episode.next_batch(waiting, started=True, suspended=False) == consumed
+
+
 def test_a_failed_orchestrators_document_is_found_in_its_exception() -> None:
     inner = json.dumps({"isDone": False, "schemaVersion": 2, "actions": [[]], "error": "inner"})
     quoted = f"child failed: {decision.OUT_OF_PROC_MARK}{inner} \n stack"
