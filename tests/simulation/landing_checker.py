@@ -125,7 +125,9 @@ def data_is_trained_on_by_its_rules(evidence: Evidence) -> Iterator[str]:
         request = evidence.requests.get(batch.result.run or "")
         if outcome != "started" or request is None or not (before and after):
             continue
-        if request.reason or any(request.parameters.values()):
+        is_request = landing_of(batch.batch).startswith(REQUEST_PREFIX)
+        # A request that names parameters is for that training, also with the pipeline's own values.
+        if request.reason or (is_request and request.parameters):
             continue
         if evidence.records(f"released/{batch.result.pipeline}/{version}"):
             continue
