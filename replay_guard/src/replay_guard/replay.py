@@ -354,8 +354,7 @@ class _Replay:
         Version 2 of the SDK answers with new actions only, and compares earlier kinds and names
         itself: with it, the same history must have the same actions again.
         """
-        is_new = NOT_REPEATED in attempt.answer
-        before = self._try(number).actions if is_new else self._actions
+        before = self._try(number).actions if NOT_REPEATED in attempt.answer else self._actions
         self._differ(*compare_repeated(number, before, attempt))
 
     def _check_count(self, number: int, arrival: Arrival, attempt: Attempt) -> None:
@@ -392,8 +391,9 @@ class _Replay:
             self._check_value(len(history.arrivals) - 1, "output", history.output, attempt)
 
     def _miss(self, index: int) -> None:
+        number = max(self._ids.values(), default=-1) + 1
         why = describe_outcome(self._result.answer)
-        self._differ(missing(self._steps[index], len(self._ids), why))
+        self._differ(missing(self._steps[index], number, why))
 
     def _differ(self, *differences: Difference) -> None:
         self._result.differences += differences
