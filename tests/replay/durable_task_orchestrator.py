@@ -15,7 +15,7 @@ from typing import Any
 
 import azure.durable_functions as df
 import durabletask.internal.orchestrator_service_pb2 as pb
-from durabletask.task import when_any
+from durabletask.task import RetryPolicy, when_any
 from durabletask.worker import TaskHubGrpcWorker
 
 Document = dict[str, Any]
@@ -73,6 +73,9 @@ class _Context:
 
     def call_activity(self, name: str, given: Any) -> Any:
         return self._context.call_activity(name, input=given)
+
+    def call_activity_with_retry(self, name: str, retry_options: RetryPolicy, given: Any) -> Any:
+        return self._context.call_activity(name, input=given, retry_policy=retry_options)
 
     def call_sub_orchestrator(self, name: str, given: Any, instance_id: str) -> Any:
         return self._context.call_sub_orchestrator(name, input=given, instance_id=instance_id)
