@@ -89,6 +89,27 @@ def operated(operation: str) -> tuple[Document, ...]:
     )
 
 
+def locking(context: Any) -> Any:
+    with (yield context.lock_entities([EntityInstanceId("counter", "k")])):
+        yield context.call_activity("one", None)
+    yield context.call_activity("two", None)
+
+
+def locked(entity: str) -> tuple[Document, ...]:
+    """The lock has another id than in replay, whose clock is only near the recorded one."""
+
+    def sent(at: int) -> Document:
+        return line("EventSent", at, InstanceId=entity, Request={"id": "of-then"}, Input=None)
+
+    return (
+        sent(0),
+        line("EventRaised", 1, Name="of-then", Input='{"result": null}'),
+        line("TaskCompleted", 3, 2, FunctionName="one", Result=1),
+        sent(4),
+        line("TaskScheduled", 4, Name="two"),
+    )
+
+
 def calling_child(context: Any) -> Any:
     yield context.call_sub_orchestrator("child", None, None)
 
@@ -123,6 +144,8 @@ CASES: dict[str, tuple[Callable[[Any], Any], Document, list[str]]] = {
     "text of a failure": (retrying, exported(*RETRIED, customStatus="Busy"), ["customStatus"]),
     "operation": (operating, exported(*operated("add")), []),
     "another operation": (operating, exported(*operated("remove")), ["name"]),
+    "lock": (locking, exported(*locked("@counter@k")), []),
+    "another lock": (locking, exported(*locked("@counter@other")), ["name"]),
     "child with a generated id": (calling_child, exported(child_created("i:0001")), []),
     "child with a chosen id": (
         calling_child,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from localazure.functions.durable.api.entity_events import as_recorded_on_azure
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Instance, Status
 
@@ -66,7 +67,7 @@ def compact(
     """
     shown: dict[int, dict[str, Any]] = {}
     scheduled: dict[int, tuple[int, Event]] = {}
-    for place, event in enumerate(events):
+    for place, event in enumerate(map(as_recorded_on_azure, events)):
         kind = EventType(event["EventType"])
         if kind in _LEFT_OUT:
             continue
