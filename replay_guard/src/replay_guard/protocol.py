@@ -17,6 +17,7 @@ import base64
 import json
 import logging
 import re
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -70,7 +71,9 @@ def ask(handle: Callable[[Any], str], trigger: Document) -> Document:
 
 def _answer(handle: Callable[[Any], str], trigger: Document) -> Document:
     request = base64.b64encode(_request(trigger).SerializeToString()).decode()
-    answer = handle(SimpleNamespace(body=request))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names of version 1, and about the SDK's own codec
+        answer = handle(SimpleNamespace(body=request))
     return _document(pb.OrchestratorResponse.FromString(base64.b64decode(answer)))
 
 
