@@ -60,21 +60,22 @@ def ask(handle: Callable[[Any], str], trigger: Document) -> Document:
                 break
             trigger = json.loads(text.replace(lock["recorded"], lock["taken"]))
             answer = _answer(handle, trigger)
-    except ParseError as error:
-        raise CannotCheck(f"the history is damaged: {error}") from error
-    except Exception as error:  # a failure of the orchestrator is part of the answer
-        raise CannotCheck(f"azure-functions-durable refuses the history: {error!r}") from error
     finally:
         logging.disable(level)
     return answer
 
 
 def _answer(handle: Callable[[Any], str], trigger: Document) -> Document:
-    request = base64.b64encode(_request(trigger).SerializeToString()).decode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names of version 1, and about the SDK's own codec
-        answer = handle(SimpleNamespace(body=request))
-    return _document(pb.OrchestratorResponse.FromString(base64.b64decode(answer)))
+    try:
+        request = base64.b64encode(_request(trigger).SerializeToString()).decode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of names of version 1, and about the SDK's own codec
+            answer = base64.b64decode(handle(SimpleNamespace(body=request)))
+    except ParseError as error:
+        raise CannotCheck(f"the history is damaged: {error}") from error
+    except Exception as error:  # a failure of the orchestrator is part of the answer
+        raise CannotCheck(f"azure-functions-durable refuses the history: {error!r}") from error
+    return _document(pb.OrchestratorResponse.FromString(answer))
 
 
 def _request(trigger: Document) -> pb.OrchestratorRequest:
@@ -95,10 +96,8 @@ def _message(event: Document, trigger: Document) -> pb.HistoryEvent:
         if parent is not None:
             fields["parentInstance"] = {"orchestrationInstance": {"instanceId": parent}}
     elif kind in _FAILURES and not fields.get("failureDetails"):
-        fields["failureDetails"] = {
-            "errorMessage": event["Reason"],
-            "stackTrace": event["Details"],
-        }
+        details = {"errorMessage": event["Reason"], "stackTrace": event["Details"]}
+        fields["failureDetails"] = details
     first, *others = kind.name.lower().split("_")
     name = first + "".join(other.capitalize() for other in others)
     return ParseDict(
@@ -140,11 +139,8 @@ def _action(action: pb.OrchestratorAction, instance_id: str) -> Document:
     match kind:
         case "scheduleTask":
             call = action.scheduleTask
-            return {
-                "actionType": ActionType.CALL_ACTIVITY,
-                "functionName": call.name,
-                "input": _text(call),
-            }
+            fields = {"functionName": call.name, "input": _text(call)}
+            return {"actionType": ActionType.CALL_ACTIVITY, **fields}
         case "createSubOrchestration":
             child = action.createSubOrchestration
             is_generated = child.instanceId == f"{instance_id}:{action.id:04x}"

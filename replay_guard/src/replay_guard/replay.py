@@ -147,8 +147,8 @@ class _Replay:
         answer = self._ask(self._trigger(number))
         if NOT_REPEATED in answer and history.is_in_worker_form:
             raise CannotCheck(
-                "version 1 of azure-functions-durable recorded it, and the installed version 2 "
-                "numbers steps otherwise: only version 1 goes on with it"
+                "version 1 of azure-functions-durable recorded it, and version 2 numbers steps "
+                "otherwise: check it where version 1 is installed, or an exported history"
             )
         arrival = history.arrivals[number]
         numbering = self._numbering.copy()

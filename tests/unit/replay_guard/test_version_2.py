@@ -13,6 +13,7 @@ from durabletask.task import RetryPolicy, TaskFailedError
 
 from replay_guard import protocol
 from replay_guard.check import read_document
+from replay_guard.history import CannotCheck
 from replay_guard.payload import digest
 from replay_guard.replay import replay
 from tests.replay.durable_task_orchestrator import create
@@ -90,7 +91,8 @@ def operated(operation: str) -> tuple[Document, ...]:
 
 
 def locking(context: Any) -> Any:
-    with (yield context.lock_entities([EntityInstanceId("counter", "k")])):
+    native = getattr(context, "_ctx", context)  # the SDK's compatibility layer has no locks
+    with (yield native.lock_entities([EntityInstanceId("counter", "k")])):
         yield context.call_activity("one", None)
     yield context.call_activity("two", None)
 
@@ -163,6 +165,28 @@ def test_differences_are_those_of_version_2(of: str) -> None:
     named = _named(orchestrator)
     result = replay(read_document(document), create(named), ask=protocol.ask)
     assert [each.what for each in result.differences] == expected, result
+
+
+def sending(context: Any) -> Any:
+    getattr(context, "_ctx", context).send_event("other", "wake up")
+    yield context.call_activity("one", None)
+
+
+REFUSED = {
+    "an event to an instance": (sending, exported(), "the action sendEvent"),
+    "a damaged failure": (
+        retrying,
+        exported({**failing(1, 0), "FailureDetails": {"ErrorMessage": 5}}),
+        "the history is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("of", REFUSED)
+def test_what_it_does_not_know_is_refused(of: str) -> None:
+    orchestrator, document, why = REFUSED[of]
+    with pytest.raises(CannotCheck, match=why):
+        replay(read_document(document), create(_named(orchestrator)), ask=protocol.ask)
 
 
 def _named(orchestrator: Callable[[Any], Any]) -> Callable[[Any], Any]:
