@@ -5,6 +5,8 @@ previous one has ended. Beginning an action draws ids in order, and so does each
 a retry policy and the timer before it (OutOfProcOrchestrationShim of the extension,
 RetryInterceptor of the Durable Task Framework). The SDK adds an action only after the previous one
 has ended, so all actions have begun: only those that the latest arrival adds must be numbered.
+
+All this is version 1 of the SDK. Version 2 answers with the new actions and their ids.
 """
 
 from __future__ import annotations
@@ -13,12 +15,26 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import IntEnum
 from typing import Any, Final
-
-from azure.durable_functions.models.actions.ActionType import ActionType
 
 from replay_guard.history import HTTP_ACTIVITY, Document, StepKind, describe, parse_time
 from replay_guard.payload import parse
+
+
+class ActionType(IntEnum):
+    """Actions that the replay looks at, with the numbers of the orchestrator-out document."""
+
+    CALL_ACTIVITY = 0
+    CALL_ACTIVITY_WITH_RETRY = 1
+    CALL_SUB_ORCHESTRATOR = 2
+    CALL_SUB_ORCHESTRATOR_WITH_RETRY = 3
+    CONTINUE_AS_NEW = 4
+    CREATE_TIMER = 5
+    CALL_ENTITY = 7
+    CALL_HTTP = 8
+    SIGNAL_ENTITY = 9
+
 
 _WITH_RETRY: Final = frozenset(
     {ActionType.CALL_ACTIVITY_WITH_RETRY, ActionType.CALL_SUB_ORCHESTRATOR_WITH_RETRY}
@@ -79,6 +95,9 @@ class Numbering:
             failed: whether that step failed.
             clock: the orchestrator's clock.
         """
+        if any("id" in action for action in actions):  # version 2 numbers the new ones itself
+            numbered = [_step(action, action["id"]) for action in actions]
+            return [step for step in numbered if step is not None]
         parts = list(_parts(actions))
         taken: list[TakenStep] = []
         attempts = self._attempts.pop(ended, None) if ended is not None else None

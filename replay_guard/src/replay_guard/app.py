@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 import azure.functions
 
 from replay_guard.history import HTTP_ACTIVITY, StepKind
-from replay_guard.replay import Handle
 from replay_guard.versions import Versioning
+from replay_guard.worker import Ask, Handle
 
 _SCRIPT: Final = "function_app"
 _NAME_FIELDS: Final = {
@@ -41,11 +41,13 @@ class App:
         orchestrators: name in lower case → the registered handle.
         activities: names in lower case.
         versioning: of host.json.
+        ask: what calls the handles; None: as the installed version of the SDK needs it.
     """
 
     orchestrators: Mapping[str, Handle]
     activities: frozenset[str]
     versioning: Versioning
+    ask: Ask | None = None
 
     def knows(self, kind: StepKind, name: str) -> bool:
         """Whether the app has a function. Hosts ignore upper and lower case in names."""

@@ -111,7 +111,7 @@ def check_one(app: App, history: History, file: str) -> Checked:
         )
         result = Replayed(differences=[gone])
     else:
-        result = replay(history, handle, knows=app.knows, versioning=app.versioning)
+        result = replay(history, handle, knows=app.knows, versioning=app.versioning, ask=app.ask)
     return Checked(
         file=file,
         verdict=Verdict.DIFFERS if result.differences else Verdict.FITS,

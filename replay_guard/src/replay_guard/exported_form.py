@@ -17,14 +17,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
-
 from replay_guard.history import (
     PARENT,
     VERSION,
     Arrival,
     CannotCheck,
     Document,
+    EventType,
     History,
     NotTold,
     Step,
@@ -36,16 +35,16 @@ from replay_guard.payload import NOT_RECORDED, Payload
 from replay_guard.redaction import FORMAT
 
 _ENDS: Final = {
-    "TaskCompleted": (StepKind.ACTIVITY, Kind.TASK_COMPLETED, False),
-    "TaskFailed": (StepKind.ACTIVITY, Kind.TASK_FAILED, True),
+    "TaskCompleted": (StepKind.ACTIVITY, EventType.TASK_COMPLETED, False),
+    "TaskFailed": (StepKind.ACTIVITY, EventType.TASK_FAILED, True),
     "SubOrchestrationInstanceCompleted": (
         StepKind.CHILD,
-        Kind.SUB_ORCHESTRATION_INSTANCE_COMPLETED,
+        EventType.SUB_ORCHESTRATION_INSTANCE_COMPLETED,
         False,
     ),
     "SubOrchestrationInstanceFailed": (
         StepKind.CHILD,
-        Kind.SUB_ORCHESTRATION_INSTANCE_FAILED,
+        EventType.SUB_ORCHESTRATION_INSTANCE_FAILED,
         True,
     ),
 }
@@ -166,13 +165,13 @@ class _Reader:
         if self._arrivals:
             raise CannotCheck(f"{where}: the history begins twice")
         name = _text(line, "FunctionName", where)
-        self._arrive(Arrival(event=event(Kind.EXECUTION_STARTED, at, Name=name), at=at), where)
+        self._arrive(Arrival(event=event(EventType.EXECUTION_STARTED, at, Name=name), at=at), where)
 
     def _end(self, line: Document, at: datetime, where: str) -> None:
         kind, event_kind, failed = _ENDS[line["EventType"]]
         begun = parse_time(_text(line, "ScheduledTime", where))
         fields: Document = (
-            {"Reason": line.get("Reason"), "Details": line.get("Details")}
+            {key: line.get(key) for key in ("Reason", "Details", "FailureDetails")}
             if failed
             else {"Result": json.dumps(line["Result"]) if "Result" in line else None}
         )
@@ -192,7 +191,7 @@ class _Reader:
         for index in self._open_timers:
             if self._steps[index].fire_at == fire_at:
                 self._open_timers.remove(index)
-                fired = event(Kind.TIMER_FIRED, at, FireAt=line["FireAt"])
+                fired = event(EventType.TIMER_FIRED, at, FireAt=line["FireAt"])
                 self._arrive(Arrival(event=fired, at=at, ends=index), where)
                 return
         raise CannotCheck(f"{where}: TimerFired has no TimerCreated with the same FireAt")
@@ -201,11 +200,11 @@ class _Reader:
         given = line.get("Input")
         if given is not None and not isinstance(given, str):
             given = json.dumps(given)
-        raised = event(Kind.EVENT_RAISED, at, Name=_text(line, "Name", where), Input=given)
+        raised = event(EventType.EVENT_RAISED, at, Name=_text(line, "Name", where), Input=given)
         self._arrive(Arrival(event=raised, at=at), where)
 
     def _arrive(self, arrival: Arrival, where: str) -> None:
-        if not self._arrivals and arrival.event["EventType"] != int(Kind.EXECUTION_STARTED):
+        if not self._arrivals and arrival.event["EventType"] != EventType.EXECUTION_STARTED:
             raise CannotCheck(f"{where}: an event comes before ExecutionStarted")
         self._arrivals.append(arrival)
 
@@ -214,9 +213,9 @@ def _scheduled(kind: StepKind, line: Document, at: datetime, where: str) -> Step
     name_key = "FunctionName" if line.get("FunctionName") else "Name"
     name = _text(line, name_key, where)
     event_kind = (
-        Kind.TASK_SCHEDULED
+        EventType.TASK_SCHEDULED
         if kind is StepKind.ACTIVITY
-        else Kind.SUB_ORCHESTRATION_INSTANCE_CREATED
+        else EventType.SUB_ORCHESTRATION_INSTANCE_CREATED
     )
     instance_id = _optional_text(line, "InstanceId", where) if kind is StepKind.CHILD else None
     return Step(
@@ -234,7 +233,7 @@ def _timer(line: Document, at: datetime, where: str) -> Step:
         kind=StepKind.TIMER,
         name="",
         at=at,
-        event=event(Kind.TIMER_CREATED, at, FireAt=_text(line, "FireAt", where)),
+        event=event(EventType.TIMER_CREATED, at, FireAt=_text(line, "FireAt", where)),
         fire_at=parse_time(line["FireAt"]),
     )
 
@@ -252,7 +251,7 @@ def _sent(line: Document, at: datetime, where: str) -> Step:
         kind=StepKind.OPERATION,
         name=f"{target} {sent.get('op')}",
         at=at,
-        event=event(Kind.EVENT_SENT, at, InstanceId=target, Name="op", Input=json.dumps(sent)),
+        event=event(EventType.EVENT_SENT, at, InstanceId=target, Name="op", Input=json.dumps(sent)),
         input=_payload(line, "Input", where),
     )
 

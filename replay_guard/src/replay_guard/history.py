@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Final
-
-from azure.durable_functions.models.history.HistoryEventType import HistoryEventType
 
 from replay_guard.payload import NOT_RECORDED, Payload
 
@@ -30,6 +28,9 @@ PARENT: Final = "parent_instance_id"
 VERSION: Final = "version"
 HTTP_ACTIVITY: Final = "BuiltIn::HttpActivity"  # azure.durable_functions.constants
 
+# In an answer of azure-functions-durable 2 alone: why the orchestrator's past is another one.
+NOT_REPEATED: Final = "notRepeated"
+
 
 class CannotCheck(Exception):
     """A history cannot be replayed; the message says which, why and what to do."""
@@ -37,6 +38,24 @@ class CannotCheck(Exception):
 
 class NotTold(CannotCheck):
     """The history is in order, but does not tell what the orchestrator's way depends on."""
+
+
+class EventType(IntEnum):
+    """Events of a history, with the numbers of the worker form."""
+
+    EXECUTION_STARTED = 0
+    TASK_SCHEDULED = 4
+    TASK_COMPLETED = 5
+    TASK_FAILED = 6
+    SUB_ORCHESTRATION_INSTANCE_CREATED = 7
+    SUB_ORCHESTRATION_INSTANCE_COMPLETED = 8
+    SUB_ORCHESTRATION_INSTANCE_FAILED = 9
+    TIMER_CREATED = 10
+    TIMER_FIRED = 11
+    ORCHESTRATOR_STARTED = 12
+    ORCHESTRATOR_COMPLETED = 13
+    EVENT_SENT = 14
+    EVENT_RAISED = 15
 
 
 class StepKind(StrEnum):
@@ -136,6 +155,11 @@ class History:
     options: Document = field(default_factory=dict[str, Any])
     answer: Document | None = None
 
+    @property
+    def is_in_worker_form(self) -> bool:
+        """Whether it is in the worker form, which version 1 of the SDK has recorded."""
+        return self.arrivals[0].clock is not None
+
 
 def describe(kind: StepKind, name: str) -> str:
     """A step in words."""
@@ -156,6 +180,6 @@ def time_text(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def event(kind: HistoryEventType, at: datetime, **fields: Any) -> Document:
+def event(kind: EventType, at: datetime, **fields: Any) -> Document:
     """A history event in the worker form."""
     return {"EventType": int(kind), "EventId": -1, "Timestamp": time_text(at), **fields}

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import zip_longest
 from typing import Final
 
 from replay_guard.actions import Numbering, TakenStep, without_cancellations
-from replay_guard.history import Document, Step, StepKind, describe, time_text
+from replay_guard.history import NOT_REPEATED, Document, Step, StepKind, describe, time_text
 from replay_guard.payload import show
 
 # .NET counts ticks of 100 ns, Python microseconds.
@@ -120,6 +121,25 @@ def compare(
         )
     if step.kind is StepKind.CHILD:
         yield from _compare_child(step, taken, default_versions)
+
+
+def compare_repeated(
+    number: int, before: Sequence[Document], attempt: Attempt
+) -> Iterator[Difference]:
+    """The first action at an arrival that is another one than in an earlier replay."""
+    if told := attempt.answer.get(NOT_REPEATED):
+        what = f"determinism at arrival {number}"
+        yield Difference(step=None, what=what, expected="the steps of the history", found=told)
+        return
+    for place, (action, again) in enumerate(zip_longest(before, attempt.actions[: len(before)])):
+        if again != action:
+            yield Difference(
+                step=None,
+                what=f"determinism of action {place} at arrival {number}",
+                expected=f"{show(action)} as in an earlier replay",
+                found="nothing" if again is None else show(again),
+            )
+            return
 
 
 def extra(taken: TakenStep) -> Difference:

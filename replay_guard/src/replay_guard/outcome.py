@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
-from azure.durable_functions.models.actions.ActionType import ActionType
-
-from replay_guard.actions import without_cancellations
-from replay_guard.history import Document, History
+from replay_guard.actions import ActionType, TakenStep, without_cancellations
+from replay_guard.history import Document, History, Step, StepKind
 from replay_guard.matching import Difference
 from replay_guard.payload import show
 
@@ -47,6 +45,15 @@ class Replayed:
     steps: int = 0
     not_compared: Counter[str] = field(default_factory=Counter[str])
     answer: Document = field(default_factory=dict[str, Any])
+
+    def count_unrecorded(self, step: Step, taken: TakenStep) -> None:
+        """Count what could not be compared of a step."""
+        if taken.kind is not StepKind.TIMER and not step.input.is_recorded:
+            self.not_compared[INPUTS_NOT_RECORDED] += 1
+        if taken.version is not None and step.version is None:
+            self.not_compared[VERSIONS_NOT_RECORDED] += 1
+        if taken.instance_id is not None and step.instance_id is None:
+            self.not_compared[IDS_NOT_RECORDED] += 1
 
 
 def compare_outcomes(history: History, answer: Document) -> Iterator[Difference]:

@@ -9,32 +9,39 @@ The replay uses no socket, and no clock but the history's.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
-
-from replay_guard.actions import Numbering, TakenStep
+from replay_guard.actions import Numbering
 from replay_guard.clocks import Clocks
 from replay_guard.history import (
+    NOT_REPEATED,
     PARENT,
     VERSION,
     Arrival,
+    CannotCheck,
     Document,
+    EventType,
     History,
     NotTold,
-    Step,
     StepKind,
     event,
 )
-from replay_guard.matching import Attempt, Difference, compare, extra, match, missing, unregistered
+from replay_guard.matching import (
+    Attempt,
+    Difference,
+    compare,
+    compare_repeated,
+    extra,
+    match,
+    missing,
+    unregistered,
+)
 from replay_guard.outcome import (
     CLOCK,
     DEPENDS_ON_CLOCK,
-    IDS_NOT_RECORDED,
-    INPUTS_NOT_RECORDED,
-    VERSIONS_NOT_RECORDED,
     Replayed,
     compare_answers,
     compare_outcomes,
@@ -42,7 +49,7 @@ from replay_guard.outcome import (
 )
 from replay_guard.payload import Payload, show
 from replay_guard.versions import Versioning
-from replay_guard.worker import Handle, ask
+from replay_guard.worker import Ask, Handle, ask_installed
 
 Knows = Callable[[StepKind, str], bool]
 """Whether the app has a function of a kind (activity or sub-orchestration) and a name."""
@@ -54,6 +61,7 @@ def replay(
     *,
     knows: Knows = lambda _kind, _name: True,
     versioning: Versioning | None = None,
+    ask: Ask | None = None,
 ) -> Replayed:
     """Compare an orchestrator with a history.
 
@@ -62,6 +70,7 @@ def replay(
         handle: the orchestrator, as registered with the SDK.
         knows: the app's functions.
         versioning: the app's settings; by default every version is accepted.
+        ask: what calls the handle; by default as the installed version of the SDK needs it.
 
     Raises:
         CannotCheck: the SDK gives no answer for the history, or the history does not tell enough.
@@ -75,16 +84,21 @@ def replay(
             found=str(versioning),
         )
         return Replayed(differences=[refused])
-    return _Replay(history, handle, knows, versioning).run()
+    asked = functools.partial(ask or ask_installed(), handle)
+    return _Replay(history, asked, knows, versioning).run()
 
 
 class _Replay:
     def __init__(
-        self, history: History, handle: Handle, knows: Knows, versioning: Versioning
+        self,
+        history: History,
+        ask: Callable[[Document], Document],
+        knows: Knows,
+        versioning: Versioning,
     ) -> None:
         self._history = history
         self._steps = history.steps
-        self._handle = handle
+        self._ask = ask
         self._knows = knows
         self._versions = (history.version, versioning.default_version)
         self._numbering = Numbering()
@@ -130,7 +144,12 @@ class _Replay:
 
     def _try(self, number: int) -> Attempt:
         history = self._history
-        answer = ask(self._handle, self._trigger(number))
+        answer = self._ask(self._trigger(number))
+        if NOT_REPEATED in answer and history.is_in_worker_form:
+            raise CannotCheck(
+                "version 1 of azure-functions-durable recorded it, and version 2 numbers steps "
+                "otherwise: check it where version 1 is installed, or an exported history"
+            )
         arrival = history.arrivals[number]
         numbering = self._numbering.copy()
         taken = numbering.advance(
@@ -148,14 +167,14 @@ class _Replay:
         for number, arrival in enumerate(history.arrivals[: last + 1]):
             played = {"IsPlayed": number < last}
             clock = self._clocks[number]
-            events.append(event(Kind.ORCHESTRATOR_STARTED, clock) | played)
+            events.append(event(EventType.ORCHESTRATOR_STARTED, clock) | played)
             events.append(self._arrived(arrival) | played)
             if number < last:
                 events += [
                     self._steps[index].event | {"EventId": self._ids[index]} | played
                     for index in self._taken_after[number]
                 ]
-                events.append(event(Kind.ORCHESTRATOR_COMPLETED, clock) | played)
+                events.append(event(EventType.ORCHESTRATOR_COMPLETED, clock) | played)
         return {
             **history.options,
             "input": history.input,
@@ -167,11 +186,11 @@ class _Replay:
 
     def _arrived(self, arrival: Arrival) -> Document:
         kind = arrival.event["EventType"]
-        if kind == int(Kind.EXECUTION_STARTED):
+        if kind == EventType.EXECUTION_STARTED:
             return arrival.event | {"Version": self._assumed.get(VERSION, self._history.version)}
         if arrival.ends is None:
             return arrival.event
-        key = "TimerId" if kind == int(Kind.TIMER_FIRED) else "TaskScheduledId"
+        key = "TimerId" if kind == EventType.TIMER_FIRED else "TaskScheduledId"
         return arrival.event | {key: self._ids[arrival.ends]}
 
     # --- the clock -----------------------------------------------------------------------------
@@ -305,7 +324,7 @@ class _Replay:
                 self._result.steps += 1
                 found = list(compare(self._steps[index], taken, default_versions=self._versions))
                 self._differ(*self._doubted(number, place, found))
-                self._count_unrecorded(self._steps[index], taken)
+                self._result.count_unrecorded(self._steps[index], taken)
             if not self._knows(taken.kind, taken.name):
                 self._differ(unregistered(taken))
         self._taken_after.append([index for index in attempt.matched if index is not None])
@@ -316,15 +335,6 @@ class _Replay:
         self._result.answer = attempt.answer
         self._check_count(number, arrival, attempt)
         self._check_value(number, "customStatus", arrival.custom_status, attempt)
-
-    def _count_unrecorded(self, step: Step, taken: TakenStep) -> None:
-        counts = self._result.not_compared
-        if taken.kind is not StepKind.TIMER and not step.input.is_recorded:
-            counts[INPUTS_NOT_RECORDED] += 1
-        if taken.version is not None and step.version is None:
-            counts[VERSIONS_NOT_RECORDED] += 1
-        if taken.instance_id is not None and step.instance_id is None:
-            counts[IDS_NOT_RECORDED] += 1
 
     def _doubted(self, number: int, place: int, found: list[Difference]) -> Iterator[Difference]:
         """Differences of one step, without those that something not recorded can explain."""
@@ -339,20 +349,13 @@ class _Replay:
                 yield each
 
     def _check_repeats(self, number: int, attempt: Attempt) -> None:
-        """Check determinism: a longer history must repeat the actions of a shorter one."""
-        before, now = self._actions, attempt.actions
-        for place, action in enumerate(before):
-            again = now[place] if place < len(now) else None
-            if again != action:
-                self._differ(
-                    Difference(
-                        step=None,
-                        what=f"determinism of action {place} at arrival {number}",
-                        expected=f"{show(action)} as in the replay up to the arrival before",
-                        found="nothing" if again is None else show(again),
-                    )
-                )
-                return
+        """Check determinism: a longer history must repeat the actions of a shorter one.
+
+        Version 2 of the SDK answers with new actions only, and compares earlier kinds and names
+        itself: with it, the same history must have the same actions again.
+        """
+        before = self._try(number).actions if NOT_REPEATED in attempt.answer else self._actions
+        self._differ(*compare_repeated(number, before, attempt))
 
     def _check_count(self, number: int, arrival: Arrival, attempt: Attempt) -> None:
         """Check that steps are taken at the recorded arrival: not later nor, if known, earlier."""
@@ -388,8 +391,9 @@ class _Replay:
             self._check_value(len(history.arrivals) - 1, "output", history.output, attempt)
 
     def _miss(self, index: int) -> None:
+        number = max(self._ids.values(), default=-1) + 1
         why = describe_outcome(self._result.answer)
-        self._differ(missing(self._steps[index], len(self._ids), why))
+        self._differ(missing(self._steps[index], number, why))
 
     def _differ(self, *differences: Difference) -> None:
         self._result.differences += differences

@@ -1,4 +1,7 @@
-"""Calls an orchestrator as the Functions worker does."""
+"""Calls an orchestrator as the Functions worker does.
+
+`ask` is for azure-functions-durable 1, `protocol.ask` for version 2.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,31 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
+import azure.durable_functions
+
 from replay_guard.history import CannotCheck, Document
 
 Handle = Callable[[Any], str]
 """The function that `azure.durable_functions.Orchestrator.create` returns and the worker calls."""
 
+Ask = Callable[[Handle, Document], Document]
+"""What gives an orchestrator's answer to an orchestrator-in document."""
+
 # From azure.durable_functions.models.TaskOrchestrationExecutor: when an orchestrator failed, the
 # SDK's exception has this marker in its text, before the orchestrator-out document.
 _MARK: Final = "$OutOfProcData$:"
 
-# Each replay parses the times of all earlier events, which would take half of its time. Times are
-# immutable, so that replays may share them.
-_history_event: Any = importlib.import_module("azure.durable_functions.models.history.HistoryEvent")
-_history_event.dt_parse = functools.cache(_history_event.dt_parse)
+
+@functools.cache
+def ask_installed() -> Ask:
+    """The `ask` for the installed version of azure-functions-durable."""
+    if hasattr(azure.durable_functions, "DurableFunctionsClient"):
+        return importlib.import_module("replay_guard.protocol").ask
+    # Each replay parses the times of all earlier events, which would take half of its time. Times
+    # are immutable, so that replays may share them.
+    events: Any = importlib.import_module("azure.durable_functions.models.history.HistoryEvent")
+    events.dt_parse = functools.cache(events.dt_parse)
+    return ask
 
 
 def ask(handle: Handle, trigger: Document) -> Document:

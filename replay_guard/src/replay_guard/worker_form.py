@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
-
 from replay_guard.history import (
     HTTP_ACTIVITY,
     Arrival,
     CannotCheck,
     Document,
+    EventType,
     History,
     Step,
     StepKind,
@@ -34,20 +33,20 @@ from replay_guard.payload import NOT_RECORDED, Payload, parse
 from replay_guard.redaction import activity_input, arguments_are_in_arrays, child_input
 
 _STEPS: Final = {
-    int(Kind.TASK_SCHEDULED): StepKind.ACTIVITY,
-    int(Kind.SUB_ORCHESTRATION_INSTANCE_CREATED): StepKind.CHILD,
-    int(Kind.TIMER_CREATED): StepKind.TIMER,
-    int(Kind.EVENT_SENT): StepKind.OPERATION,
+    EventType.TASK_SCHEDULED: StepKind.ACTIVITY,
+    EventType.SUB_ORCHESTRATION_INSTANCE_CREATED: StepKind.CHILD,
+    EventType.TIMER_CREATED: StepKind.TIMER,
+    EventType.EVENT_SENT: StepKind.OPERATION,
 }
 _ENDS: Final = {
-    int(Kind.TASK_COMPLETED): "TaskScheduledId",
-    int(Kind.TASK_FAILED): "TaskScheduledId",
-    int(Kind.SUB_ORCHESTRATION_INSTANCE_COMPLETED): "TaskScheduledId",
-    int(Kind.SUB_ORCHESTRATION_INSTANCE_FAILED): "TaskScheduledId",
-    int(Kind.TIMER_FIRED): "TimerId",
+    EventType.TASK_COMPLETED: "TaskScheduledId",
+    EventType.TASK_FAILED: "TaskScheduledId",
+    EventType.SUB_ORCHESTRATION_INSTANCE_COMPLETED: "TaskScheduledId",
+    EventType.SUB_ORCHESTRATION_INSTANCE_FAILED: "TaskScheduledId",
+    EventType.TIMER_FIRED: "TimerId",
 }
-_FAILURES: Final = frozenset({int(Kind.TASK_FAILED), int(Kind.SUB_ORCHESTRATION_INSTANCE_FAILED)})
-_WAKES: Final = frozenset({int(Kind.EXECUTION_STARTED), int(Kind.EVENT_RAISED), *_ENDS})
+_FAILURES: Final = frozenset({EventType.TASK_FAILED, EventType.SUB_ORCHESTRATION_INSTANCE_FAILED})
+_WAKES: Final = frozenset({EventType.EXECUTION_STARTED, EventType.EVENT_RAISED, *_ENDS})
 _OPTIONS_LEFT_OUT: Final = frozenset(
     {"history", "input", "instanceId", "isReplaying", "parentInstanceId"}
 )
@@ -79,7 +78,7 @@ def _read(document: Document, trigger: Document) -> History:
         [
             each["Input"]
             for each in events
-            if each["EventType"] == int(Kind.TASK_SCHEDULED)
+            if each["EventType"] == EventType.TASK_SCHEDULED
             and each.get("Input") is not None
             and each["Name"] != HTTP_ACTIVITY
         ]
@@ -93,7 +92,7 @@ def _read(document: Document, trigger: Document) -> History:
         key=lambda step: cast("int", step.event_id),
     )
     index_of = {step.event_id: index for index, step in enumerate(steps)}
-    started = next(each for each in events if each["EventType"] == int(Kind.EXECUTION_STARTED))
+    started = next(each for each in events if each["EventType"] == EventType.EXECUTION_STARTED)
     episodes = _split(events)
     statuses: list[Document] = document.get("episodes") or []
     arrivals: list[Arrival] = []
@@ -139,7 +138,7 @@ def _read(document: Document, trigger: Document) -> History:
 def _split(events: list[Document]) -> list[list[Document]]:
     episodes: list[list[Document]] = []
     for each in events:
-        if each["EventType"] == int(Kind.ORCHESTRATOR_STARTED):
+        if each["EventType"] == EventType.ORCHESTRATOR_STARTED:
             episodes.append([])
         episodes[-1].append(each)
     return episodes

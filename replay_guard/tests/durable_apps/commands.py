@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import azure.durable_functions
 
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.service import run_app
@@ -24,6 +25,7 @@ from replay_guard.__main__ import main
 KEY = "a system key/with+odd=characters"
 DURABLE = "/runtime/webhooks/durabletask"
 DEADLINE_SECONDS = 60.0
+IS_VERSION_2 = hasattr(azure.durable_functions, "DurableFunctionsClient")
 Ran = subprocess.CompletedProcess[str]
 
 
@@ -89,8 +91,8 @@ async def until(client: aiohttp.ClientSession, instance: str, holds: Callable[[A
 
 
 async def start(client: aiohttp.ClientSession, name: str, given: Any) -> None:
-    # As the SDK's client does: JSON within a JSON string.
-    body = json.dumps(json.dumps(given))
+    # As the SDK's client does: with version 1, JSON within a JSON string.
+    body = json.dumps(given) if IS_VERSION_2 else json.dumps(json.dumps(given))
     async with client.post(
         f"{DURABLE}/orchestrators/{name}/{name}-1",
         data=body,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from durable_apps.commands import (
     DURABLE,
+    IS_VERSION_2,
     check,
     export,
     guard,
@@ -103,7 +105,8 @@ def test_unchanged_code_fits(exports: Path, name: str, kind: str) -> None:
     unrecorded = [line for line in ran.stdout.splitlines() if line.startswith("not compared")]
     # A child's version and, once it has ended, its id: README.md says so.
     assert all("1 versions of sub" in line or "1 instance ids" in line for line in unrecorded)
-    assert len(unrecorded) == (2 if name == "fan_out" else 0)
+    counts = 1 if IS_VERSION_2 else 2
+    assert len(unrecorded) == (counts if name == "fan_out" else 0)
 
 
 def test_inputs_and_outputs_are_hashed_unless_asked_for(exports: Path) -> None:
@@ -166,7 +169,11 @@ def test_changed_code_is_refused(
     new: str,
     found: str,
 ) -> None:
-    del change
+    if IS_VERSION_2:  # a step begins when it is called, and its number is one more
+        if change == "timer gone":
+            pytest.skip("a timer that nobody waits for is created all the same")
+        number = {"retries": 3}.get(change)
+        found = re.sub(r"(?<=step )\d", lambda first: str(number or int(first[0]) + 1), found)
     app = tmp_path / "app"
     shutil.copytree(APPS / name, app)
     source = (app / "function_app.py").read_text()

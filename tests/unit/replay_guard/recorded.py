@@ -7,7 +7,6 @@ import json
 from datetime import timedelta
 
 from azure.durable_functions import Orchestrator
-from azure.durable_functions.models.history.HistoryEventType import HistoryEventType as Kind
 
 from orchestrations.landing.forgetting import forgetting
 from orchestrations.landing.freezing import freezing
@@ -15,15 +14,29 @@ from orchestrations.landing.landing import landing
 from orchestrations.rollout.rollout import rollout
 from orchestrations.training.promotion import promotion
 from orchestrations.training.retraining import retraining
-from replay_guard.history import parse_time, time_text
+from replay_guard import protocol
+from replay_guard.check import read_document
+from replay_guard.history import EventType, parse_time, time_text
+from replay_guard.outcome import Replayed
+from replay_guard.replay import replay
 from replay_guard.worker import Handle
+from tests.replay.durable_task_orchestrator import as_version_2, create
 from tests.replay.recording import HISTORIES, STEP_EVENTS, Document
 
-HANDLES: dict[str, Handle] = {
-    each.__name__: Orchestrator.create(each)
-    for each in (landing, freezing, forgetting, retraining, promotion, rollout)
+ORCHESTRATORS = (landing, freezing, forgetting, retraining, promotion, rollout)
+HANDLES: dict[str, Handle] = {each.__name__: Orchestrator.create(each) for each in ORCHESTRATORS}
+HANDLES_OF_2: dict[str, Handle] = {each.__name__: create(each) for each in ORCHESTRATORS}
+_NAMES = {
+    int(kind): "".join(word.capitalize() for word in kind.name.split("_")) for kind in EventType
 }
-_NAMES = {int(kind): "".join(word.capitalize() for word in kind.name.split("_")) for kind in Kind}
+
+
+def replayed(document: Document, *, version: int = 1) -> Replayed:
+    """Replay a history on a version of the SDK."""
+    history = read_document(document)
+    if version == 1:
+        return replay(history, HANDLES[history.orchestrator])
+    return replay(history, HANDLES_OF_2[history.orchestrator], ask=protocol.ask)
 
 
 def recordings() -> dict[str, Document]:
@@ -38,7 +51,7 @@ def closed(recording: Document) -> Document | None:
     starts = [
         place
         for place, event in enumerate(events)
-        if event["EventType"] == int(Kind.ORCHESTRATOR_STARTED)
+        if event["EventType"] == EventType.ORCHESTRATOR_STARTED
     ]
     if len(starts) == 1:
         return None
@@ -47,16 +60,18 @@ def closed(recording: Document) -> Document | None:
 
 
 def as_azure_shows(  # noqa: C901 - the original is one long switch, too
-    recording: Document, *, delay_ms: int = 0
+    recording: Document, *, delay_ms: int = 0, version: int = 1
 ) -> Document | None:
     """The status that the Durable extension's HTTP API gives for a running instance.
 
     Written after DurableClient.GetDurableOrchestrationStatusAsync, and apart from the code that
-    reads it. The inputs of activities are arrays of one JSON text, as the extension stores them.
+    reads it. The inputs of activities are arrays of one JSON text, as the extension stores them,
+    and with version 2 of the SDK the text alone.
 
     Args:
         recording: a recorded call.
         delay_ms: between the beginning of an episode and each of its steps.
+        version: of the SDK.
     """
     document = closed(recording)
     if document is None:
@@ -64,21 +79,22 @@ def as_azure_shows(  # noqa: C901 - the original is one long switch, too
     shown: list[Document] = []
     scheduled: dict[int, Document] = {}
     later = timedelta()
-    for event in document["trigger"]["history"]:
+    for recorded in document["trigger"]["history"]:
+        event = recorded if version == 1 else as_version_2(recorded)
         kind = event["EventType"]
         line = {**event, "EventType": _NAMES[kind]}
         for key in ("EventId", "IsPlayed", "Actions", "RetryOf", "TimerId", "Version", "Tags"):
             line.pop(key, None)
-        if kind == int(Kind.ORCHESTRATOR_STARTED):
+        if kind == EventType.ORCHESTRATOR_STARTED:
             later = timedelta()
         if kind in STEP_EVENTS:
             later += timedelta(milliseconds=delay_ms)
             line["Timestamp"] = time_text(parse_time(event["Timestamp"]) + later)
-        if kind == int(Kind.TASK_SCHEDULED):
+        if kind == EventType.TASK_SCHEDULED and version == 1:
             line["Input"] = json.dumps([event["Input"]])
-        if kind in {int(Kind.TASK_SCHEDULED), int(Kind.SUB_ORCHESTRATION_INSTANCE_CREATED)}:
+        if kind in {EventType.TASK_SCHEDULED, EventType.SUB_ORCHESTRATION_INSTANCE_CREATED}:
             scheduled[event["EventId"]] = line
-        if kind == int(Kind.EXECUTION_STARTED):
+        if kind == EventType.EXECUTION_STARTED:
             line["FunctionName"] = line.pop("Name")
             line.pop("OrchestrationInstance")
             line.pop("ParentInstance")
@@ -93,7 +109,7 @@ def as_azure_shows(  # noqa: C901 - the original is one long switch, too
             }
         if "Result" in line:
             line["Result"] = json.loads(line["Result"])
-        if kind not in {int(Kind.ORCHESTRATOR_STARTED), int(Kind.ORCHESTRATOR_COMPLETED)}:
+        if kind not in {EventType.ORCHESTRATOR_STARTED, EventType.ORCHESTRATOR_COMPLETED}:
             shown.append(line)
     return {
         "name": shown[0]["FunctionName"],

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from azure.durable_functions import Orchestrator
 
+from replay_guard import protocol
 from replay_guard.app import App
 from replay_guard.check import Checked, ExitCode, Verdict, check, exit_code, read_document
 from replay_guard.replay import replay
 from replay_guard.versions import Versioning
+from tests.replay.durable_task_orchestrator import create
 from tests.replay.recording import Document
 
+SDKS = {1: (Orchestrator.create, None), 2: (create, protocol.ask)}
 AT = "2026-01-01T00:00:0{}Z"
 
 
@@ -54,10 +57,12 @@ def drawing(context: Any) -> Any:
 draws: list[int] = []
 
 
-def test_chance_is_found_even_where_no_input_is_recorded() -> None:
+@pytest.mark.parametrize("version", SDKS)
+def test_chance_is_found_even_where_no_input_is_recorded(version: int) -> None:
     two = {"EventType": "TaskScheduled", "Name": "two", "Timestamp": AT.format(2)}
     document = of_one_step("drawing", more=[two])
-    result = replay(read_document(document), Orchestrator.create(drawing))
+    make_handle, ask = SDKS[version]
+    result = replay(read_document(document), make_handle(drawing), ask=ask)
     assert [each.what.partition(" ")[0] for each in result.differences] == ["determinism"]
 
 
@@ -97,29 +102,32 @@ NOT_TOLD: dict[str, tuple[Document, str]] = {
 }
 
 
-def checked(folder: Path, document: Document) -> Sequence[Checked]:
+def checked(folder: Path, document: Document, version: int = 1) -> Sequence[Checked]:
     file = folder / "history.json"
     file.write_text(json.dumps(document), "utf-8")
-    handle = Orchestrator.create(child)
+    make_handle, ask = SDKS[version]
+    handle = make_handle(child)
     known = {"child": handle, "other": handle}
-    app = App(known, frozenset({"one", "alone"}), Versioning())
+    app = App(known, frozenset({"one", "alone"}), Versioning(), ask)
     return list(check(app, [file], lambda _name: None))
 
 
+@pytest.mark.parametrize("version", SDKS)
 @pytest.mark.parametrize("of", NOT_TOLD)
-def test_what_depends_on_what_is_not_recorded_cannot_be_checked(tmp_path: Path, of: str) -> None:
+def test_what_depends_on_what_is_not_recorded_cannot_be_checked(
+    tmp_path: Path, of: str, version: int
+) -> None:
     kept, name = NOT_TOLD[of]
-    document = of_one_step("child", **{"input": json.dumps(of), **kept})
-    results = checked(tmp_path, document)
+    # An input is encoded twice with version 1.
+    given = {"input": json.dumps(of) if version == 1 else of, **kept}
+    results = checked(tmp_path, of_one_step("child", **given), version)
     assert [each.verdict for each in results] == [Verdict.CANNOT_CHECK], results
     assert name in str(results[0].problem)
     assert exit_code(results) == ExitCode.CANNOT_CHECK == 3
 
     # A change that has nothing to do with it is still found.
     if of != "branch":
-        results = checked(
-            tmp_path, of_one_step("child", **{"input": json.dumps(of), **kept, "step": "alone"})
-        )
+        results = checked(tmp_path, of_one_step("child", **{**given, "step": "alone"}), version)
         assert exit_code(results) == ExitCode.DIFFERS, results
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import azure.durable_functions as df
 
 app = df.DFApp()
+# Version 2 of the SDK has none for a v1-style orchestrator.
+VERSIONS = {} if hasattr(df, "DurableFunctionsClient") else {"version": "1.0"}
 
 
 @app.orchestration_trigger(context_name="context")  # pyright: ignore[reportUntypedFunctionDecorator] - the SDK is untyped
@@ -15,7 +17,7 @@ def back_up(context: Any) -> Any:
     copies = [context.call_activity("copy_file", file) for file in files]
     sizes = yield context.task_all(copies)
     yield context.call_sub_orchestrator(
-        "verify", sum(sizes), f"{context.instance_id}-verify", version="1.0"
+        "verify", sum(sizes), f"{context.instance_id}-verify", **VERSIONS
     )
     return sum(sizes)
 

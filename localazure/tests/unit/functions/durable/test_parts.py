@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -124,3 +125,35 @@ def test_short_form_of_history() -> None:
     ]
     short = status.compact(events, show_input=False, show_output=False)
     assert not any("Result" in line or "Input" in line for line in short)
+
+
+def test_short_form_of_what_version_2_of_the_sdk_records() -> None:
+    """Attempts of a call have one id; messages of entities are shown as on Azure."""
+    failed = history.task_failed("2", 1, reason="busy", details="")
+    call = {"Operation": "add", "RequestId": "r", "Input": "2", "TargetInstanceId": "@n@k"}
+    events = [
+        history.task_scheduled("1", 1, name="act", input_json="1"),
+        {**failed, "FailureDetails": {"errorType": "Busy"}},
+        history.task_scheduled("3", 1, name="act", input_json="1"),
+        history.task_completed("4", 1, "5"),
+        {
+            "EventType": history.EventType.ENTITY_OPERATION_CALLED,
+            "EventId": 2,
+            "Timestamp": "4",
+            **call,
+        },
+        {
+            "EventType": history.EventType.ENTITY_OPERATION_COMPLETED,
+            "EventId": -1,
+            "Timestamp": "5",
+            "RequestId": "r",
+            "Output": "7",
+        },
+    ]
+    first, second, sent, raised = status.compact(events, show_input=True, show_output=True)
+    assert (first["ScheduledTime"], first["FailureDetails"]) == ("1", {"errorType": "Busy"})
+    assert (second["ScheduledTime"], second["Result"]) == ("3", 5)
+    assert (sent["EventType"], sent["InstanceId"]) == ("EventSent", "@n@k")
+    assert json.loads(sent["Input"]) == {"op": "add", "id": "r", "input": "2", "signal": False}
+    assert (raised["EventType"], raised["Name"]) == ("EventRaised", "r")
+    assert json.loads(raised["Input"]) == {"result": "7"}

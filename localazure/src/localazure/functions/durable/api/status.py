@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from localazure.functions.durable.api.entity_events import as_recorded_on_azure
 from localazure.functions.durable.engine.history import Event, EventType
 from localazure.functions.durable.engine.instance import Instance, Status
 
@@ -64,29 +65,39 @@ def compact(
     activity or a sub-orchestration are merged into the events that end them; the marks of episodes
     and event ids are omitted; event types are names. Inputs are JSON texts, results are values.
     """
-    scheduled = {
-        event["EventId"]: event
-        for event in events
-        if event["EventType"]
-        in (EventType.TASK_SCHEDULED, EventType.SUB_ORCHESTRATION_INSTANCE_CREATED)
-    }
-    ended = {event["TaskScheduledId"] for event in events if "TaskScheduledId" in event}
-    shown: list[dict[str, Any]] = []
-    for event in events:
+    shown: dict[int, dict[str, Any]] = {}
+    scheduled: dict[int, tuple[int, Event]] = {}
+    for place, event in enumerate(map(as_recorded_on_azure, events)):
         kind = EventType(event["EventType"])
-        if kind in _LEFT_OUT or (event["EventId"] in ended and event["EventId"] in scheduled):
+        if kind in _LEFT_OUT:
             continue
-        line = _compact_one(event, kind, scheduled.get(event.get("TaskScheduledId", -1)))
+        if (
+            kind in _SCHEDULED
+        ):  # of version 2 of the Durable SDK, all attempts of a call have one id
+            scheduled[event["EventId"]] = place, event
+        begun, task = scheduled.get(event.get("TaskScheduledId", -1), (place, None))
+        shown.pop(begun, None)
+        line = _compact_one(event, kind, task)
         if not show_input:
             line.pop("Input", None)
         if not show_output:
             line.pop("Result", None)
-        shown.append(line)
-    return shown
+        shown[place] = line
+    return list(shown.values())
 
 
+_SCHEDULED = (EventType.TASK_SCHEDULED, EventType.SUB_ORCHESTRATION_INSTANCE_CREATED)
 _LEFT_OUT = frozenset({EventType.ORCHESTRATOR_STARTED, EventType.ORCHESTRATOR_COMPLETED})
-_SHOWN = ("InstanceId", "OrchestrationStatus", "FireAt", "Reason", "Details", "Data", "Input")
+_SHOWN = (
+    "InstanceId",
+    "OrchestrationStatus",
+    "FireAt",
+    "Reason",
+    "Details",
+    "FailureDetails",
+    "Data",
+    "Input",
+)
 
 
 def _compact_one(event: Event, kind: EventType, task: Event | None) -> dict[str, Any]:
