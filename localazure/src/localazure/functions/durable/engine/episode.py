@@ -220,7 +220,7 @@ CONTROL_EVENTS = frozenset(
 )
 
 
-# Of new messages. A request to a worker has less than 4 MB, and a message a payload of 1 MB.
+# A request with new messages stays below gRPC's 4 MB; one message has a payload of at most 1 MB.
 _MOST_CHARACTERS: Final = 512 * 1024
 
 
@@ -228,9 +228,9 @@ def next_batch(messages: Sequence[Event], *, started: bool, suspended: bool) -> 
     """Return the indices of the waiting messages that the next episode consumes.
 
     A termination takes precedence over all others. Otherwise messages are consumed in order up to
-    the next suspension or resumption, which has an episode of its own; a fan-out with large results
-    ends in several episodes. A suspended instance
+    the next suspension or resumption, which has an episode of its own. A suspended instance
     consumes only these. An instance that has not started runs once before it can be suspended.
+    Large messages are left for further episodes.
     """
     kinds: list[Any] = [message["EventType"] for message in messages]
     if EventType.EXECUTION_TERMINATED in kinds:
