@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from durabletask import task
 from durabletask.client import EntityQuery
@@ -91,6 +92,11 @@ async def test_signals_calls_and_what_an_entity_sends(scheduler: Scheduler) -> N
         await until(scheduler, B, None)
     (only,) = await scheduler.client.get_all_entities(EntityQuery(include_state=True))
     assert (only.id, only.get_state(int)) == (A, 1)
+
+
+async def test_an_id_that_is_too_long_is_refused(scheduler: Scheduler) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="INVALID_ARGUMENT"):
+        await scheduler.client.signal_entity(EntityInstanceId("Account", 100 * "a"), "add", 1)
 
 
 async def test_locks_keep_others_out(scheduler: Scheduler) -> None:

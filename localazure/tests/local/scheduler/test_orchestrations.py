@@ -31,8 +31,13 @@ from localazure import limits
 
 Context = task.OrchestrationContext
 ANY_ID = pb.OrchestrationIdReusePolicy(
-    replaceableStatus=[pb.ORCHESTRATION_STATUS_RUNNING, pb.ORCHESTRATION_STATUS_COMPLETED]
+    replaceableStatus=[
+        pb.ORCHESTRATION_STATUS_RUNNING,
+        pb.ORCHESTRATION_STATUS_COMPLETED,
+        pb.ORCHESTRATION_STATUS_TERMINATED,
+    ]
 )
+RUNNING_ONLY = pb.OrchestrationIdReusePolicy(replaceableStatus=[pb.ORCHESTRATION_STATUS_RUNNING])
 
 calls = Counter[str]()
 
@@ -115,8 +120,17 @@ async def test_all_kinds_of_steps(scheduler: Scheduler) -> None:
     kinds = Counter(type(event).__name__ for event in events)
     assert kinds["TaskScheduledEvent"] == kinds["TaskCompletedEvent"] + 1 == 5
     assert kinds["ExecutionCompletedEvent"] == 1
+    assert kinds["OrchestratorCompletedEvent"] == 0
     (start,) = (one for one in events if isinstance(one, history.ExecutionStartedEvent))
     assert start.tags == {"team": "a"}
+    (created,) = (
+        one for one in events if isinstance(one, history.SubOrchestrationInstanceCreatedEvent)
+    )
+    below = await scheduler.client.get_orchestration_history("below")
+    (start,) = (one for one in below if isinstance(one, history.ExecutionStartedEvent))
+    assert start.parent_instance is not None
+    assert start.parent_instance.name == "everything"
+    assert start.parent_instance.task_scheduled_id == created.event_id
 
 
 async def test_the_events_that_wait_are_carried_over_in_order(scheduler: Scheduler) -> None:
@@ -173,6 +187,18 @@ async def test_clients_suspend_resume_and_terminate(scheduler: Scheduler) -> Non
     assert purged.deleted_instance_count == 2
 
 
+async def test_a_running_orchestration_is_restarted_under_a_new_id(scheduler: Scheduler) -> None:
+    async with working(scheduler.address, waiting):
+        one = await scheduler.client.schedule_new_orchestration(waiting)
+        await scheduler.client.wait_for_orchestration_start(one)
+        with pytest.raises(grpc.aio.AioRpcError, match="has status Running"):
+            await scheduler.client.restart_orchestration(one)
+        other = await scheduler.client.restart_orchestration(one, restart_with_new_instance_id=True)
+        for instance_id in (one, other):
+            await scheduler.client.raise_orchestration_event(instance_id, "go", data=instance_id)
+            assert await scheduler.output(instance_id) == instance_id
+
+
 async def test_a_termination_needs_no_worker(scheduler: Scheduler) -> None:
     await scheduler.client.schedule_new_orchestration(child, input=1, instance_id="one")
     await scheduler.client.terminate_orchestration("one", output="why")
@@ -181,7 +207,7 @@ async def test_a_termination_needs_no_worker(scheduler: Scheduler) -> None:
     async with working(scheduler.address, child, double):  # the episode is not there any more
         other = await scheduler.client.schedule_new_orchestration(child, input=2)
         assert await scheduler.output(other) == [other, 4]
-    assert len(await scheduler.client.get_orchestration_history("one")) == 4
+    assert len(await scheduler.client.get_orchestration_history("one")) == 3
 
 
 async def test_a_later_start_waits(scheduler: Scheduler) -> None:
@@ -208,6 +234,10 @@ async def test_ids_pages_and_restarts(scheduler: Scheduler) -> None:
             await scheduler.ended(f"page-{n}")
         with pytest.raises(grpc.aio.AioRpcError, match="ALREADY_EXISTS"):
             await scheduler.client.schedule_new_orchestration(child, instance_id="page-1")
+        with pytest.raises(grpc.aio.AioRpcError, match="cannot exclude 'Terminated'"):
+            await scheduler.client.schedule_new_orchestration(
+                child, instance_id="page-1", reuse_id_policy=RUNNING_ONLY
+            )
         with pytest.raises(grpc.aio.AioRpcError, match="NOT_FOUND"):
             await scheduler.client.restart_orchestration("nobody")
         again = await scheduler.client.restart_orchestration(

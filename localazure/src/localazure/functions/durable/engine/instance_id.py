@@ -17,12 +17,8 @@ class InvalidInstanceId(ValueError):
     """The real extension rejects this instance id."""
 
 
-def check_instance_id(instance_id: str) -> None:
-    """Raise if the real extension rejects an id.
-
-    Raises:
-        InvalidInstanceId: with the reason.
-    """
+def check_length(instance_id: str) -> None:
+    """Raise InvalidInstanceId if an id, also an entity's, has a length that no id may have."""
     length = len(instance_id.encode("utf-16-le", "surrogatepass")) // 2
     longest = limits.DURABLE_INSTANCE_ID.value
     if not 1 <= length <= longest:
@@ -30,6 +26,15 @@ def check_instance_id(instance_id: str) -> None:
             f"Instance IDs must be between 1 and {longest} characters long: "
             f"{instance_id!r} has {length}."
         )
+
+
+def check_instance_id(instance_id: str) -> None:
+    """Raise if the real extension rejects an id.
+
+    Raises:
+        InvalidInstanceId: with the reason.
+    """
+    check_length(instance_id)
     if instance_id.startswith("@"):
         raise InvalidInstanceId(
             f"Orchestration instance IDs must not start with @ (an entity's does): {instance_id!r}."

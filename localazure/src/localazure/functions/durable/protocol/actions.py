@@ -93,8 +93,10 @@ def _step(execution: Execution, at: str, action: pb.OrchestratorAction) -> Event
         fields = getattr(fields, kind)
         if kind == "entityOperationCalled":  # only this execution gets the answer
             others = {"ParentExecutionId": execution.execution_id}
-    elif kind == "createSubOrchestration" and not fields.instanceId:
-        others = {"InstanceId": f"{execution.execution_id}:{action.id:04x}"}
+    elif kind == "createSubOrchestration":
+        others = {"ParentName": execution.name}
+        if not fields.instanceId:
+            others["InstanceId"] = f"{execution.execution_id}:{action.id:04x}"
     if kind not in _STEPS:
         return None
     return from_fields(_STEPS[kind], at, fields, action.id, **others)

@@ -15,8 +15,8 @@ from google.protobuf.wrappers_pb2 import BoolValue
 from localazure import limits
 from localazure.functions.durable.api.parameters import BadRequest, read_token, write_token
 from localazure.functions.durable.engine import history
-from localazure.functions.durable.engine.history import Event
-from localazure.functions.durable.engine.instance import FINISHED, Execution, Instance, Status
+from localazure.functions.durable.engine.history import Event, EventType
+from localazure.functions.durable.engine.instance import FINISHED, LIVE, Execution, Instance, Status
 from localazure.functions.durable.protocol import history_messages, state_messages
 from localazure.functions.durable.protocol.calls import Context, HasHubs, Write, streaming, unary
 from localazure.functions.durable.protocol.history_messages import text, value
@@ -53,13 +53,15 @@ class ClientService(HasHubs):
         self, request: pb.CreateInstanceRequest, hub: TaskHub
     ) -> pb.CreateInstanceResponse:
         """Start an orchestration. Its id must be new, or its policy lets it replace the old one."""
+        reusable = state_messages.statuses(request.orchestrationIdReusePolicy.replaceableStatus)
+        if LIVE.intersection(reusable) and Status.TERMINATED not in reusable:
+            raise BadRequest(
+                "Invalid reusable statuses: cannot exclude 'Terminated' while also allowing reuse "
+                "of running instances"  # which are terminated first
+            )
         old = hub.store.instance(request.instanceId)
         if old is not None:
-            policy = request.orchestrationIdReusePolicy
-            if old.status not in [
-                *self.replaceable,
-                *state_messages.statuses(policy.replaceableStatus),
-            ]:
+            if old.status not in (*self.replaceable, *reusable):
                 raise InstanceExists(old.status)
             if old.status not in FINISHED:
                 await hub.terminate(request.instanceId, '"replaced by a new instance"')
@@ -155,13 +157,11 @@ class ClientService(HasHubs):
     async def RestartInstance(
         self, request: pb.RestartInstanceRequest, hub: TaskHub
     ) -> pb.RestartInstanceResponse:
-        """Start a finished orchestration again, under its own id or a new one."""
-        instance = hub.instance(request.instanceId)
-        if instance.status not in FINISHED:
+        """Start an orchestration again, under a new id or, if it has finished, its own."""
+        instance, with_new_id = hub.instance(request.instanceId), request.restartWithNewInstanceId
+        if instance.status not in FINISHED and not with_new_id:
             raise NotFinished(instance)
-        instance_id = await hub.restart(
-            request.instanceId, with_new_id=request.restartWithNewInstanceId
-        )
+        instance_id = await hub.restart(request.instanceId, with_new_id=with_new_id)
         return pb.RestartInstanceResponse(instanceId=instance_id)
 
     @unary
@@ -238,8 +238,13 @@ class ClientService(HasHubs):
 
 
 def stored_history(hub: TaskHub, instance_id: str) -> Iterator[pb.HistoryEvent]:
-    """The durable history of an orchestration. Raises InstanceMissing."""
-    return map(history_messages.to_message, hub.history(hub.instance(instance_id)))
+    """The durable history of an orchestration, as Azure shows it: without ends of episodes.
+
+    Raises InstanceMissing.
+    """
+    for event in hub.history(hub.instance(instance_id)):
+        if event["EventType"] != EventType.ORCHESTRATOR_COMPLETED:
+            yield history_messages.to_message(event)
 
 
 async def _terminated(hub: TaskHub, instance_id: str, event: Event) -> bool:

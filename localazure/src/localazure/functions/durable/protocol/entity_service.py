@@ -8,6 +8,7 @@ from dataclasses import replace
 import durabletask.internal.orchestrator_service_pb2 as pb
 
 from localazure.functions.durable.engine.instance import LIVE
+from localazure.functions.durable.engine.instance_id import check_length
 from localazure.functions.durable.protocol.calls import HasHubs, unary
 from localazure.functions.durable.protocol.entity_batches import signal_event
 from localazure.functions.durable.protocol.history_messages import text
@@ -24,6 +25,7 @@ class EntityService(HasHubs):
         self, request: pb.SignalEntityRequest, hub: TaskHub
     ) -> pb.SignalEntityResponse:
         """Send an operation to an entity, at once or for a later time."""
+        check_length(request.instanceId)
         request_id = request.requestId or uuid.uuid4().hex
         event = signal_event(request, hub.settings.clock(), request_id)
         hub.settings.payloads.check(f"the input of entity '{request.instanceId}'", event["Input"])

@@ -77,7 +77,10 @@ def _translated(kind: EventType, event: Event) -> dict[str, Any]:
             return {
                 "orchestrationInstance": _lower_case(event["OrchestrationInstance"]),
                 "parentInstance": parent
-                and {"orchestrationInstance": _lower_case(parent["OrchestrationInstance"])},
+                and {
+                    **_lower_case(parent),
+                    "orchestrationInstance": _lower_case(parent["OrchestrationInstance"]),
+                },
             }
         case EventType.EXECUTION_COMPLETED:
             failure = event.get("FailureDetails")

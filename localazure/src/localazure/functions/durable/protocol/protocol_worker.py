@@ -162,6 +162,11 @@ def _begin(
     if not started:
         opening: dict[str, Any] = json.loads(execution.opening_json or "{}")
         arrived[2:2] = opening.pop("CarriedOver", [])
+        if execution.parent is not None:
+            arrived[1]["ParentInstance"] |= {
+                "Name": opening.pop("ParentName", None),
+                "TaskScheduledId": execution.parent.event_id,
+            }
         arrived[1].update(opening)
     return arrived
 

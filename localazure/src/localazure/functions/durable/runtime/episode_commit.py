@@ -100,7 +100,7 @@ def _children(store: Store, execution: Execution, effects: Effects, now: datetim
             input_json=step["Input"],
             created_at=now,
             parent=execution.as_parent(step["EventId"]),
-            opening_json=history.context_of(step, "Tags", "ParentTraceContext"),
+            opening_json=history.context_of(step, "Tags", "ParentTraceContext", "ParentName"),
         )
         message = store.message(execution.instance_id, refusal, execution.execution_id)
         children.append(Child(execution=child, refusal=message))
