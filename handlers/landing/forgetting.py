@@ -112,18 +112,23 @@ def read_request(clients: Clients, request: str) -> ForgetRequest | None:
     return None if document is None else ForgetRequest.from_dict(document)
 
 
-def list_requests(clients: Clients, ending: str = "") -> list[ForgetRequest]:
-    """Every request of which the id has this ending, newest first."""
+def list_requests(
+    clients: Clients, *, since: datetime | None = None, ending: str = ""
+) -> list[ForgetRequest]:
+    """Every request, newest first: of those since a time, whose id has an ending."""
+    first = "" if since is None else folder_of(f"forget-{since:%Y%m%dT%H%M%S}")
     folders = [each.name for each in clients.records.walk_blobs(name_starts_with="forgotten/")]
-    names = sorted((name for name in folders if name.endswith(f"{ending}/")), reverse=True)
-    found = (read_request(clients, name.split("/")[1]) for name in names)
+    chosen = (name for name in folders if name >= first and name.endswith(f"{ending}/"))
+    found = (read_request(clients, name.split("/")[1]) for name in sorted(chosen, reverse=True))
     return [each for each in found if each is not None]
 
 
-def find_unfinished(clients: Clients, digest: str) -> ForgetRequest | None:
-    """The newest request for the same blobs that is not done, if there is one."""
-    same = list_requests(clients, ending=f"-{digest}")
-    return next((each for each in same if each.done_at is None), None)
+def find_unfinished(
+    clients: Clients, *, since: datetime | None = None, digest: str = ""
+) -> list[ForgetRequest]:
+    """The requests that are not done, newest first; with a digest, those for the same blobs."""
+    found = list_requests(clients, since=since, ending=f"-{digest}" if digest else "")
+    return [each for each in found if each.done_at is None]
 
 
 def read_versions(clients: Clients, request: str) -> list[ForgottenVersion]:

@@ -235,7 +235,13 @@ def message_of(promotion: PromotionStatus) -> str:
 
 
 def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool = False) -> bool:
-    """Write the record. Return False, and change nothing, if a new one is there already."""
+    """Write the record. Return False, and change nothing, if a new one is there already.
+
+    The question about one that is refused is void: its instance may have ended while people were
+    asked, and found another reason when it was started again.
+    """
+    if promotion.state == "refused":
+        _void_question(clients, promotion, promotion.why or "it was refused", at=promotion.since)
     name = f"{FOLDER}{promotion.id}{_STATUS}"
     listed = {} if promotion.state in ENDED else {record_store.OPEN: "true"}
     if is_new:
@@ -249,9 +255,14 @@ def keep_cancellation(
 ) -> None:
     """Refuse the promotion at its next step; its question to people, if it is open, is void."""
     record_store.create(clients.records, _cancelled_record(promotion), cancel.to_dict())
+    _void_question(clients, promotion, _told(cancel), at=at)
+
+
+def _void_question(clients: Clients, promotion: PromotionStatus, why: str, *, at: datetime) -> None:
+    """Settle the question to people, if there is one that nobody has answered."""
     question = approval_id(promotion.id, "promotion")
     if read_question(clients, question) is not None:
-        record_answer(clients, question, Answer(verb="void", reason=_told(cancel), at=at))
+        record_answer(clients, question, Answer(verb="void", reason=why, at=at))
 
 
 def open_promotions(clients: Clients) -> Iterator[PromotionStatus]:

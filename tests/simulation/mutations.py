@@ -40,6 +40,7 @@ from handlers.training import (
     model_files,
     retries,
 )
+from handlers.training import promotions as promotions_of_training
 from handlers.training.champions import Champion, active_versions, choose_champion
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Failure
@@ -288,6 +289,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "broken requests are not reconciled": lambda: mock.patch.object(runs, "close_request", _never),
     "broken runs are not reconciled": _round_without("check_runs"),
     "the outbox is not flushed": _round_without("flush_outbox"),
+    "requests to forget that broke are left": _round_without("check_forgets"),
     "files of the first release are used": lambda: mock.patch.object(
         freezing, "resolve_configuration", _resolve_as_first_deployed
     ),
@@ -413,6 +415,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "promotions that were only recorded are left alone": lambda: mock.patch.object(
         promotions_of_round, "exists", return_value=True
+    ),
+    "questions about refused promotions stay open": lambda: mock.patch.object(
+        promotions_of_training, "_void_question"
     ),
     "cancellations of promotions are not kept": lambda: mock.patch.object(
         promotions_of_api, "keep_cancellation"

@@ -352,6 +352,10 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
         "forgotten_contents_are_found_and_trained_on_no_more",
         [UPLOAD, Forget(at=DAY), Upload(at=2 * DAY, path="2.png", content="one")],
     ),
+    "requests to forget that broke are left": (
+        "forgotten_contents_are_found_and_trained_on_no_more",
+        [UPLOAD, TerminateAfter(activity="forget_blobs", number=1), Forget(at=DAY)],
+    ),
     "a freeze does not see what is forgotten meanwhile": (
         "forgotten_contents_are_found_and_trained_on_no_more",
         # The zone is quiet at 1,300 s, and its freeze takes some seconds.
@@ -393,6 +397,16 @@ FOUND: dict[str, tuple[str, list[Item]]] = {
     "promotions that broke are left alone": (
         "promotions_end_and_are_told",
         [UPLOAD, PromoteToProduction(at=4 * HOUR), TERMINATED_PROMOTION],
+    ),
+    "questions about refused promotions stay open": (
+        "questions_are_settled",
+        [
+            UPLOAD,
+            PromoteToProduction(at=4 * HOUR),
+            TERMINATED_PROMOTION,
+            OverwriteModel(at=4 * HOUR + 70),
+            PromoteToProduction(at=4 * HOUR + 80),
+        ],
     ),
     "cancellations of promotions are not kept": (
         "cancelled_promotions_stop",

@@ -128,9 +128,9 @@ async def forget(
         blobs=blobs,
         asked_blobs=len(asked.blobs),
     )
-    known = await STORAGE.ask(find_unfinished, clients, digest)
-    if known is not None and not exists(await starter.get_status(known.id)):
-        request = known  # it was recorded, and could not be started
+    known = await STORAGE.ask(find_unfinished, clients, digest=digest)
+    if known and not exists(await starter.get_status(known[0].id)):
+        request = known[0]  # it was recorded, and could not be started
     await STORAGE.ask(keep_request, clients, request)
     document = ForgetBlobs(request=request.id).to_dict()
     await start_once(starter, forgetting.__name__, request.id, document)

@@ -19,6 +19,7 @@ from handlers.landing.rejected_events import alert_rejected
 from handlers.notify.dead_letter_queue import Kind, collect, give_back, sweep
 from handlers.notify.outbox import publish_alert, trouble
 from handlers.operate.copy_retention import delete_unneeded_copies
+from handlers.operate.reconciliation.forgets import check_forgets
 from handlers.operate.reconciliation.landings import (
     check_claims,
     check_zones,
@@ -80,10 +81,11 @@ async def reconcile(
     10. Every endpoint is released whose rollout has an ended instance. Operators are alerted if the
         instance failed or was terminated.
     11. Every promotion to another workspace that was only recorded is started. One whose instance
-        failed or was terminated is refused, and operators are alerted.
-    12. Records and instances whose retention is over are deleted, for a minute per round, until the
+        failed or was terminated is refused, its question is void, and operators are alerted.
+    12. Every request to forget blobs that nothing works on is started again.
+    13. Records and instances whose retention is over are deleted, for a minute per round, until the
         day's pass over all of them is complete.
-    13. The parts of freezes that were given up are deleted after a day.
+    14. The parts of freezes that were given up are deleted after a day.
 
     An error of one step is logged and returned; the other steps still run. Operators are alerted to
     a step that fails in two rounds in a row. No step begins after `BUDGET_SECONDS`. No step
@@ -103,6 +105,7 @@ async def reconcile(
     await current.each_pipeline("copies of", copied, delete_copies)
     await current.attempt("endpoints", check_endpoints, current)
     await current.attempt("promotions", check_promotions, current)
+    await current.attempt("requests to forget", check_forgets, current)
     await current.attempt("parts of freezes", discard_abandoned_parts, current)
     await current.attempt("old instances", purge_old_instances, current)
     await current.attempt("old records", delete_old_records, current, pipelines)

@@ -60,6 +60,8 @@ class Summary:
     endpoints_released: list[str] = field(default_factory=list[str])
     promotions_repaired: list[str] = field(default_factory=list[str])
     """Promotions that had not begun, or whose instance broke."""
+    forgets_continued: list[str] = field(default_factory=list[str])
+    """Requests to forget blobs that had not begun, or whose instance was terminated."""
     messages_sent: int = 0
     """Messages of the outbox, which Service Bus had not accepted in time."""
     messages_stuck: int = 0

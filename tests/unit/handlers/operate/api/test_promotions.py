@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from handlers.notify.approvals import read_question
 from handlers.operate.api.promotions import (
     cancel_promotion,
     list_promotions,
     promote_to_workspace,
 )
 from handlers.operate.api.requests import Answer
+from handlers.platform import record_store
 from handlers.training.promotions import keep_promotion, list_model_files, read_promotions
+from orchestrations.configuration.approve import Approval
+from orchestrations.contracts.approvals import Agreed, Question
 from orchestrations.contracts.promotions import ListModelFiles, PromotionInput
 from orchestrations.errors import PromotionRefused
 from tests.fakes.azure_ml import World, make_world
@@ -117,3 +121,20 @@ async def test_a_cancelled_promotion_is_refused_at_its_next_step(world: World) -
     keep_promotion(world.clients, status.model_copy(update={"state": "promoted"}))
     ended = await promote(world, hub, route=cancel_promotion)
     check_problem(ended, 409, "promotion-has-ended", "has ended as promoted")
+
+
+async def test_the_question_about_a_refused_promotion_is_void(world: World) -> None:
+    await promote(world, TaskHub())
+    (status,) = read_promotions(world.clients, PIPELINE.name, "3")
+    agreed = Agreed(
+        before="promotion", pipeline=PIPELINE.name, model="digits:3", run=status.run, promotion=ID
+    )
+    rule = Approval(before="promotion", by=["bob"])
+    asked = Question(agreed=agreed, hash=agreed.hash, rule=rule, asked_at=status.asked_at)
+    record_store.create(world.clients.records, f"approvals/{agreed.id}.json", asked.to_dict())
+    refused = status.model_copy(update={"state": "refused", "why": "its files were written again"})
+    keep_promotion(world.clients, refused)
+    question = read_question(world.clients, agreed.id)
+    assert question is not None
+    assert question.answer is not None
+    assert (question.answer.verb, question.answer.reason) == ("void", refused.why)
