@@ -63,7 +63,7 @@ def as_command(name: str, properties: dict[str, Any]) -> dict[str, Any]:
     options += [
         f"{key}={','.join(properties[of])}" for key, of in _FILES.items() if properties.get(of)
     ]
-    submit = shlex.join([str(_find_pyspark() / "bin" / "spark-submit"), *options, file])
+    submit = shlex.join([str(_find_pyspark(name) / "bin" / "spark-submit"), *options, file])
     args = str(properties.get("args") or "").replace("\n", " ")
     command = f"""
         export SPARK_LOCAL_IP={LOOPBACK} SPARK_LOCAL_DIRS="${FOLDER_VARIABLE}/spark"
@@ -86,7 +86,7 @@ def as_command(name: str, properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _find_pyspark() -> Path:
+def _find_pyspark(job: str) -> Path:
     """The folder of the package pyspark.
 
     Raises:
@@ -104,5 +104,5 @@ def _find_pyspark() -> Path:
             "macOS: `brew install openjdk@17`, then set JAVA_HOME and start localazure again)"
         )
     if missing or spec is None or not spec.submodule_search_locations:
-        raise invalid(f"a Spark job needs what this machine lacks: {'; '.join(missing)}")
+        raise invalid(f"Spark job {job!r} needs what this machine lacks: {'; '.join(missing)}")
     return Path(spec.submodule_search_locations[0])

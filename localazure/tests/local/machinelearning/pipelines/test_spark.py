@@ -98,9 +98,9 @@ def test_a_spark_step_prepares_what_the_next_step_reads(local: Local, tmp_path: 
     landing.upload_blob("rows/b.csv", b"n,name\n3,three\n")
     document = pipeline("sparked", tmp_path / "code")
     local.submit_document(document)
-    alone = {**document["jobs"]["clean"], "name": "alone"}
-    alone["inputs"]["rows"] = {**document["inputs"]["rows"], "mode": "direct"}
-    local.submit_document(alone)
+    alone: dict[str, Any] = {**document["jobs"]["clean"], "name": "alone"}
+    rows = {**document["inputs"]["rows"], "mode": "direct"}
+    local.submit_document({**alone, "inputs": {**alone["inputs"], "rows": rows}})
     local.wait_for("sparked", "Completed")
     local.wait_for("alone", "Completed")
     assert "cores local[2] 2" in local.log("sparked_clean")
