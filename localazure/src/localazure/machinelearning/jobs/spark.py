@@ -93,16 +93,17 @@ def _find_pyspark(job: str) -> Path:
         ArmError: 400, it or Java is missing; the message says how to install what is.
     """
     missing: list[str] = []
-    spec = find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
+    folders = (spec := find_spec("pyspark")) and spec.submodule_search_locations
+    if not folders:
         missing.append(f"the package pyspark (`{sys.executable} -m pip install pyspark`)")
     java_home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=f"{java_home}/bin" if java_home else None) is None:
         where = f"in JAVA_HOME, {java_home!r}" if java_home else "on PATH, and no JAVA_HOME"
         missing.append(
-            f"Java 17, as there is no java {where} (Debian: `apt install openjdk-17-jre-headless`, "
-            "macOS: `brew install openjdk@17`, then set JAVA_HOME and start localazure again)"
+            f"Java 17 or later, as there is no java {where} (Debian: "
+            "`apt install openjdk-17-jre-headless`, macOS: `brew install openjdk@17`, then set "
+            "JAVA_HOME and start localazure again)"
         )
-    if missing or spec is None or not spec.submodule_search_locations:
+    if missing or not folders:
         raise invalid(f"Spark job {job!r} needs what this machine lacks: {'; '.join(missing)}")
-    return Path(spec.submodule_search_locations[0])
+    return Path(folders[0])
