@@ -45,6 +45,17 @@ def new_connection() -> Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
 @pytest.fixture
+def pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a package pyspark, beside a Java: files without content."""
+    for file in ("packages/pyspark/__init__.py", "java/bin/java"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    return tmp_path / "packages" / "pyspark"
+
+
+@pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """An environment whose ports are not used."""
     ports = Ports(**dict.fromkeys(Ports.__dataclass_fields__, 1))

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from localazure.machinelearning.control_loop import advance_parents
 from localazure.machinelearning.errors import ArmError
 from localazure.machinelearning.jobs.parents import PassResult
 from localazure.machinelearning.jobs.runner_protocol import StopOrder
+from localazure.machinelearning.jobs.spark import as_command
 from localazure.machinelearning.jobs.states import JobStatus
 from localazure.machinelearning.jobs.store import (
     JOBS,
@@ -131,6 +133,43 @@ def pipeline(tables: Tables, **settings: Any) -> dict[str, Any]:
             },
         },
     }
+
+
+def test_a_step_of_spark_is_a_spark_job_without_the_default_compute(
+    tables: Tables, pyspark: Path
+) -> None:
+    document = pipeline(tables, default_compute="azureml:no-cluster")
+    del document["jobs"]["train"]
+    spec = {"entry": {"file": "pack.py"}, "args": "--o ${{outputs.o}}", "py_files": ["rows.py"]}
+    output = {"o": {"type": "uri_folder"}}
+    spark = tables.register("spark", type="spark", **spec, outputs=output)
+    conf = {"spark.driver.cores": 2}
+    document["jobs"]["pack"] = {"type": "spark", "componentId": spark, "conf": conf}
+    tables.submit("p", document)
+    tables.settle()
+    assert (tables.job("p_pack").cluster, tables.job("p_pack").node_count) == ("serverless", 1)
+    step = tables.properties("p_pack")
+    assert step["jobType"] == "Spark"
+    assert step["entry"] == {"sparkJobEntryType": "SparkJobPythonEntry", "file": "pack.py"}
+    assert (step["conf"], step["pyFiles"]) == ({"spark.driver.cores": "2"}, ["rows.py"])
+    assert f"{pyspark}/bin/spark-submit" in as_command("p_pack", step)["command"]
+
+
+@pytest.mark.usefixtures("pyspark")
+def test_a_pipeline_with_a_step_that_spark_cannot_run_is_not_accepted(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = pipeline(tables)
+    spark = tables.register("spark", type="spark", entry={"class_name": "org.example.Pack"})
+    document["jobs"]["pack"] = {"type": "spark", "componentId": spark}
+    with pytest.raises(ArmError, match=r"'pack': entry.class_name is not covered"):
+        tables.submit("p", document)
+    file = tables.register("file", type="spark", entry={"file": "pack.py"}, outputs={"o": {}})
+    document["jobs"]["pack"] = {"type": "spark", "componentId": file}
+    tables.submit("p", document)
+    monkeypatch.setenv("JAVA_HOME", "/removed")
+    with pytest.raises(ArmError, match=r"'pack' needs .* no java in JAVA_HOME, '/removed'"):
+        tables.submit("again", document)
 
 
 def test_a_sweep_waits_for_the_last_metrics_of_its_trials(tables: Tables) -> None:

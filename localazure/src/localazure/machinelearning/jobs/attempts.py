@@ -34,6 +34,7 @@ from localazure.machinelearning.jobs.runner_protocol import (
     StopOrder,
     parse_report,
 )
+from localazure.machinelearning.jobs.spark import as_command
 from localazure.machinelearning.jobs.states import ACTIVE, JOB_TRANSITIONS, TERMINAL, JobStatus
 from localazure.machinelearning.jobs.store import (
     JOBS,
@@ -138,7 +139,8 @@ class Attempts:
             return
         folder = self._folder(name)
         try:
-            spec = resolve_job(self._database.read, name, resource.properties, attempt=job.attempt)
+            command = as_command(name, resource.properties)
+            spec = resolve_job(self._database.read, name, command, attempt=job.attempt)
             principal = CLUSTER
             if self._assignments.are_enforced:  # then no datastore has a credential
                 principal = principal_on(self._database.read, job.cluster)

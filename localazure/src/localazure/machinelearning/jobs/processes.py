@@ -35,7 +35,7 @@ _INTO_LOG = (
     '"$OMPI_COMM_WORLD_RANK")" 2>&1\n'
 )
 
-_INHERITED = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL")
+_INHERITED = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL", "JAVA_HOME")
 
 
 class LaunchError(RuntimeError):

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class JobKind(StrEnum):
-    """The covered values of Azure ML's `JobType`."""
+    """The covered values of Azure ML's `JobType`; a Spark job's row is that of a command job."""
 
     COMMAND = "Command"
     SWEEP = "Sweep"

@@ -23,7 +23,7 @@ from typing import Any
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.jobs.states import TERMINAL, JobStatus
 
-STEP_TYPES = frozenset({"command", "sweep", "pipeline"})
+STEP_TYPES = frozenset({"command", "spark", "sweep", "pipeline"})
 _INSTEAD = {"parallel": ", or a batch endpoint, which runs a script over mini-batches of files"}
 
 _BINDING = re.compile(

@@ -16,6 +16,7 @@ from typing import Any
 from localazure.machinelearning.addresses import parse_asset
 from localazure.machinelearning.errors import ArmError, invalid
 from localazure.machinelearning.jobs.named_outputs import output_uri
+from localazure.machinelearning.jobs.spark import SPARK, as_command
 from localazure.machinelearning.jobs.spec import Distribution
 from localazure.machinelearning.jobs.store import JOBS, JobKind, NewJob
 from localazure.machinelearning.pipelines.graph import (
@@ -32,6 +33,7 @@ from localazure.sqlite.query import Query
 COMPONENTS = "components"
 _KINDS = {
     "command": JobKind.COMMAND,
+    "spark": JobKind.COMMAND,
     "sweep": JobKind.SWEEP,
     "pipeline": JobKind.PIPELINE,
 }
@@ -61,6 +63,9 @@ def check_pipeline(query: Query, pipeline: Pipeline) -> None:
     dependencies(pipeline.nodes)
     for step, node in pipeline.nodes.items():
         spec = _component(query, step, node)
+        if node["type"] == "spark":
+            own = {key: node.get(key) for key in ("computeId", "inputs", "outputs")}
+            as_command(step, {**_spark(node, spec), **own})
         if node["type"] == "pipeline":
             inner = {"jobs": spec.get("jobs"), "inputs": {}, "outputs": {}}
             check_pipeline(query, Pipeline(name=step, properties=inner))
@@ -108,7 +113,7 @@ def build_step_job(
     }
     match kind:
         case JobKind.COMMAND:
-            kind_fields = _command(node, spec)
+            kind_fields = (_spark if node["type"] == "spark" else _command)(node, spec)
         case JobKind.SWEEP:
             kind_fields = _sweep(step, node, _command({}, spec))
         case JobKind.PIPELINE:
@@ -201,12 +206,14 @@ def _input(
 
 
 def _compute_id(pipeline: Pipeline, step: str) -> str | None:
-    """The compute of a step or else of its pipeline; the value may be a pipeline input."""
-    compute = (
-        pipeline.nodes[step].get("computeId")
-        or pipeline.settings.get("default_compute")
-        or pipeline.properties.get("computeId")
-    )
+    """The compute of a step or else of its pipeline; the value may be a pipeline input.
+
+    A Spark step has its own only: the default is a cluster, on which Spark does not run.
+    """
+    node = pipeline.nodes[step]
+    if not (compute := node.get("computeId")) and node["type"] != "spark":
+        default = pipeline.settings.get("default_compute")
+        compute = default or pipeline.properties.get("computeId")
     binding = parse_binding(compute)
     if binding is None:
         return compute
@@ -258,6 +265,25 @@ def _command(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "distribution": arm_distribution(node.get("distribution") or spec.get("distribution")),
         "resources": {"instanceCount": resources.get("instance_count") or 1},
         "limits": {"jobLimitsType": "Command", "timeout": limits.get("timeout")},
+    }
+
+
+def _spark(node: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """A Spark job's fields except inputs and outputs, from the step or else the component."""
+    fields = {
+        key: node.get(key) or spec.get(key)
+        for key in ("args", "py_files", "jars", "files", "archives")
+    }
+    entry: dict[str, Any] = node.get("entry") or spec.get("entry") or {}
+    conf: dict[str, Any] = {**(spec.get("conf") or {}), **(node.get("conf") or {})}
+    return {
+        "jobType": SPARK,
+        **{"pyFiles" if key == "py_files" else key: value for key, value in fields.items()},
+        "entry": {"sparkJobEntryType": "SparkJobPythonEntry", "file": entry.get("file")},
+        "conf": {key: str(value) for key, value in conf.items()},
+        "codeId": _arm_id(spec.get("code")),
+        "environmentId": _arm_id(spec.get("environment")),
+        "resources": _camel_case(node, "resources"),
     }
 
 

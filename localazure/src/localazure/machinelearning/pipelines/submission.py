@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from localazure.machinelearning.errors import invalid
+from localazure.machinelearning.jobs import spark
 from localazure.machinelearning.jobs.named_outputs import check_named_outputs
 from localazure.machinelearning.jobs.resolution import check_command
 from localazure.machinelearning.jobs.store import JobKind, NewJob
@@ -26,8 +27,8 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
     try:
         check_named_outputs(query, name, properties)
         match properties.get("jobType"):
-            case JobKind.COMMAND:
-                return check_command(query, name, properties)
+            case JobKind.COMMAND | spark.SPARK:
+                return check_command(query, name, spark.as_command(name, properties))
             case JobKind.SWEEP:
                 sweep = sweeps.parse_sweep(name, properties)
                 first = sweeps.trial_properties(name, properties, 0, sweep.draw(name, 0))
@@ -37,9 +38,8 @@ def check_job(query: Query, name: str, properties: dict[str, Any]) -> NewJob:
                 check_pipeline(query, Pipeline(name=name, properties=properties))
                 return NewJob(name=name, kind=JobKind.PIPELINE)
             case kind:
-                raise invalid(
-                    f"job {name!r}: jobType {kind!r} is not covered; {', '.join(JobKind)} jobs are"
-                )
+                covered = ", ".join([*JobKind, spark.SPARK])
+                raise invalid(f"job {name!r}: jobType {kind!r} is not covered; {covered} jobs are")
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         # The SDK checks the shape of what it sends, so only a client without a schema gets here.
         raise invalid(

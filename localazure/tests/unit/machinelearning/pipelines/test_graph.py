@@ -70,7 +70,7 @@ def test_the_graph_is_read_from_the_bindings() -> None:
         ({}, "no jobs"),
         ({"a": node("b")}, "'b', which is no step"),
         ({"a": node("b"), "b": node("a")}, "depend on each other: "),
-        ({"a": node(kind="spark")}, "type 'spark' is not covered; use command, pipeline, sweep"),
+        ({"a": node(kind="automl")}, "type 'automl' is not covered; use command, pipeline, s"),
         ({"a": node(kind="parallel")}, "'parallel' is not covered; use .* a batch endpoint"),
     ],
 )
