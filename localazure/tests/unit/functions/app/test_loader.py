@@ -174,10 +174,10 @@ def test_names_of_scripts_that_the_worker_refuses(tmp_path: Path, name: str) -> 
 
 
 def test_sdk_types_of_other_services_are_named() -> None:
-    trigger = Binding("message", "serviceBusTrigger", is_reference=True)
+    trigger = Binding("event", "eventHubTrigger", is_reference=True)
     text = uncovered(trigger, trigger)
     assert text is not None
-    assert text.startswith("message is an SDK type of serviceBusTrigger, which this host")
+    assert text.startswith("event is an SDK type of eventHubTrigger, which this host")
 
 
 def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:
