@@ -1,6 +1,6 @@
 """Service Bus messages of the SDK's type. Functions append what they receive to the file SEEN."""
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportAttributeAccessIssue=false
 # The extension is installed only to test this app, which is written like a user's.
 
 import json
