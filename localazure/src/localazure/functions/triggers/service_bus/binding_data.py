@@ -24,6 +24,9 @@ def binding_data(message: ServiceBusReceivedMessage) -> bytes:
 
     As from Azure's broker, the lock token is also in the second section: version 1.0.0b2 of the
     extension takes the token's name for the end of the Guid.
+
+    Raises:
+        ValueError: the SDK cannot encode a value, such as an AMQP value of more than 32 bits.
     """
     token = uuid.UUID(str(message.lock_token))
     received: Any = message._message  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

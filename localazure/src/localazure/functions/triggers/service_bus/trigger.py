@@ -184,7 +184,7 @@ class ServiceBusTrigger:
             self._settlement.hold(link, messages)
         try:
             await self._invoker.invoke(self._function, self._data(messages))
-        except Exception:  # noqa: BLE001 - logged by the invoker
+        except Exception:  # noqa: BLE001 - logged by the invoker, or by `_data`
             settle = receiver.abandon_message
         else:
             settle = receiver.complete_message if self._auto_completes else None
@@ -206,7 +206,13 @@ class ServiceBusTrigger:
         data = make.many(messages) if is_batch else make.one(messages[0])
         if not self._function.trigger.is_reference:
             return data
-        contents = [binding_data(message) for message in messages]
+        try:
+            contents = [binding_data(message) for message in messages]
+        except ValueError as error:
+            _LOG.error(
+                "cannot give '%s' a message of %s: %s", self._function.name, self.entity, error
+            )
+            raise
         return replace(data, datum=sdk_types.message_reference(contents, is_batch=is_batch))
 
     async def _settle(
