@@ -1,8 +1,11 @@
 """Compares our worker with Microsoft's, on one corpus of small apps: `make conformance-worker`.
 
 Both (`oracle.py`, `ours.py`) index and invoke the apps of corpus.toml in one environment, made from
-PyPI. Of a failure only that it is one is compared, since its text differs. The differences that
-stay are in `REASONS` and, with `--write`, on the page of the Functions host.
+PyPI. The tests of Service Bus messages of the SDK's type run there, too: their extension takes
+older packages than this repository, and so has no place in `make setup`.
+
+Of a failure only that it is one is compared, since its text differs. The differences that stay are
+in `REASONS` and, with `--write`, on the page of the Functions host.
 
 In localazure/tests: `python -m conformance.worker PYTHON [--only APP] [--write]`.
 """
@@ -27,8 +30,15 @@ from harness.child_process import REPOSITORY
 from harness.wheel import Installed, build_wheel
 
 ORACLE: Final = "azure-functions-runtime==1.3.0"
-EXTENSION: Final = "azurefunctions-extensions-http-fastapi==1.0.1"
+EXTENSIONS: Final = (
+    "azurefunctions-extensions-http-fastapi==1.0.1",
+    "azurefunctions-extensions-bindings-servicebus==1.0.0b2",
+)
+OLDER: Final = ("protobuf", "grpcio")
+"""Packages of which the extension for Service Bus takes older versions than this repository."""
 PAGE: Final = REPOSITORY / "localazure" / "docs" / "functions-host.md"
+TYPES: Final = "local/functions/test_service_bus_types.py"
+SETTINGS: Final = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
 HEAD: Final = "| Microsoft's worker | this worker | why |\n|---|---|---|\n"
 
 REASONS: Final[dict[str, str]] = {
@@ -96,8 +106,18 @@ def compare(corpus: list[Found], theirs: list[Found], ours: list[Found]) -> bool
     return not unexplained
 
 
+def run_tests(python: Path, settings: Path) -> bool:
+    """Whether the tests of the SDK's types pass."""
+    settings.write_text(SETTINGS)
+    tests = Path(__file__).parents[2]
+    options = ["-q", "-c", settings, "--confcutdir", tests, "--import-mode=importlib"]
+    environment = {**os.environ, "PYTHONPATH": str(tests)}
+    command = [python, "-m", "pytest", *options, tests / TYPES]
+    return subprocess.run(command, check=False, env=environment).returncode == 0
+
+
 def main() -> int:
-    """Return 1 if there is a difference without a reason."""
+    """Return 1 if there is a difference without a reason, or a test fails."""
     parser = argparse.ArgumentParser(prog="python -m conformance.worker", description=__doc__)
     parser.add_argument("python", help="an interpreter of Python 3.13 or later")
     parser.add_argument("--only", default="*", metavar="APP", help="apps of these names, with *")
@@ -111,16 +131,19 @@ def main() -> int:
     corpus = [app for app in apps() if fnmatchcase(app["name"], parsed.only)]
     with tempfile.TemporaryDirectory() as scratch:
         installed = Installed(Path(scratch) / "venv", parsed.python)
-        installed.install(str(build_wheel(Path(scratch))), ORACLE, EXTENSION)
+        wheel = str(build_wheel(Path(scratch)))
+        tools = ("pytest", "pytest-asyncio")
+        installed.install(wheel, ORACLE, *EXTENSIONS, *tools, without_pins=OLDER)
         with ThreadPoolExecutor() as pool:
             theirs = pool.submit(run, "oracle", installed.python, corpus)
             ours = run("ours", installed.python, corpus)
             is_explained = compare(corpus, theirs.result(), ours)
+        passed = run_tests(installed.python, Path(scratch) / "pytest.ini")
     if parsed.write:
         before, _, rest = PAGE.read_text().partition(HEAD)
         _, _, after = rest.partition("\n\n")
         PAGE.write_text("\n".join([f"{before}{HEAD}".rstrip(), *REASONS.values(), "", after]))
-    return int(not is_explained)
+    return int(not (is_explained and passed))
 
 
 if __name__ == "__main__":

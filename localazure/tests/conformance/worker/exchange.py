@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Coroutine
 from http.client import HTTPConnection, HTTPException, RemoteDisconnected
 from pathlib import Path
@@ -19,6 +20,10 @@ from typing import Any, Final
 
 # So that every fork has it.
 import azure.durable_functions  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus._pyamqp.message import Header, Message, Properties
+
+from localazure.functions.triggers.service_bus.binding_data import binding_data
 
 SECONDS_PER_APP: Final = 60
 """An app that takes longer has no result."""
@@ -66,6 +71,18 @@ def http(status: Any, headers: dict[str, str], cookies: list[Any], body: str) ->
     """An HTTP response as a value."""
     named = {name.lower(): value for name, value in headers.items()}
     return ["http", {"status": str(status), "headers": named, "cookies": cookies, "body": body}]
+
+
+def message(body: str) -> bytes:
+    """A Service Bus message as the extension of Azure's host gives it to a worker."""
+    token = uuid.UUID(int=7)
+    received: Any = Message(
+        header=Header(delivery_count=1, ttl=60_000),
+        message_annotations={b"x-opt-sequence-number": 2**40, b"x-opt-locked-until": 2**40},
+        properties=Properties(message_id="m"),
+        data=[body.encode()],
+    )
+    return binding_data(ServiceBusReceivedMessage(received, receiver=None, lock_token=token))
 
 
 def send(url: str, requests: list[dict[str, Any]]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import azure_functions_runtime as worker  # pyright: ignore[reportMissingImports]
 from azure_functions_runtime.utils import threadpool  # pyright: ignore[reportMissingImports]
 
-from conformance.worker.exchange import Result, failure, http, send, serve
+from conformance.worker.exchange import Result, failure, http, message, send, serve
 
 
 class TypedData:
@@ -79,10 +79,24 @@ def _typed(value: list[Any] | None) -> TypedData:
             return TypedData(collection_bytes=SimpleNamespace(bytes=items))
         case [("collection_string" | "collection_sint64") as kind, items]:
             return TypedData(**{kind: SimpleNamespace(**{kind.partition("_")[2]: items})})
+        case ["message", body]:
+            return TypedData(model_binding_data=_received(body))
+        case ["messages", bodies]:
+            messages = SimpleNamespace(model_binding_data=[_received(body) for body in bodies])
+            return TypedData(collection_model_binding_data=messages)
         case [kind, content]:
             return TypedData(**{kind: content})
         case _:
             raise ValueError(value)
+
+
+def _received(body: str) -> SimpleNamespace:
+    return SimpleNamespace(
+        content=message(body),
+        version="1.0",
+        source="AzureServiceBusReceivedMessage",
+        content_type="application/octet-stream",
+    )
 
 
 def _plain(data: Any) -> Any:

@@ -14,8 +14,9 @@ from typing import Any
 from azure.functions.meta import Datum
 from multidict import CIMultiDict
 
-from conformance.worker.exchange import Result, failure, http, send, serve
+from conformance.worker.exchange import Result, failure, http, message, send, serve
 from localazure.functions.app.loader import LoadedFunction, importable, load
+from localazure.functions.app.sdk_types import message_reference
 from localazure.functions.app.signature import Binding
 from localazure.functions.http.authorization import OpenDoor
 from localazure.functions.service import run_app
@@ -48,6 +49,10 @@ def _datum(value: list[Any] | None) -> Datum:
             )
         case [("collection_string" | "collection_sint64") as kind, items]:
             return Datum(SimpleNamespace(**{kind.partition("_")[2]: items}), kind)
+        case ["message", body]:
+            return message_reference([message(body)], is_batch=False)
+        case ["messages", bodies]:
+            return message_reference([message(body) for body in bodies], is_batch=True)
         case [kind, content]:
             return Datum(content, kind)
         case _:

@@ -22,6 +22,7 @@ from localazure.functions.app.binding_kinds import (
     INPUTS,
     ORCHESTRATION_TRIGGER,
     OUTPUTS,
+    SERVICE_BUS_TRIGGER,
     TRIGGERS,
 )
 from localazure.functions.app.decorated_app import Definition
@@ -233,10 +234,11 @@ def _read_binding(
 
 def uncovered(binding: Binding, trigger: Binding) -> str | None:
     """Why this host cannot run a function with this binding; None if it can."""
-    if binding.is_reference and binding.kind not in {BLOB, BLOB_TRIGGER}:
+    if binding.is_reference and binding.kind not in {BLOB, BLOB_TRIGGER, SERVICE_BUS_TRIGGER}:
         return (
             f"{binding.name} is an SDK type of {binding.kind}, which this host does not cover; "
-            "it covers those of blobs. Annotate it with a class of azure.functions"
+            "it covers those of blobs and of Service Bus messages. Annotate it with a class of "
+            "azure.functions"
         )
     if binding is trigger:
         covered, role = TRIGGERS, "trigger"

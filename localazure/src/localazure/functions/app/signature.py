@@ -57,7 +57,7 @@ class Parameter:
     """Kind of the converter: the binding's kind, or `generic` for str and bytes annotations."""
     python_type: type | None
     is_sdk_type: bool = False
-    """Whether an extension makes a client for the parameter (see `sdk_types`)."""
+    """Whether an extension makes the parameter's value (see `sdk_types`)."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Signature:
     result: Parameter | None = None
     """None if the function must return None."""
     takes_context: bool = False
+    settlement_client: str | None = None
+    """The parameter for the client that settles Service Bus messages."""
 
 
 def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:
@@ -89,7 +91,12 @@ def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:
     if takes_context:
         parameters.discard("context")
         _check_context(annotations)
-    if unbound := sorted(parameters - bound.keys()):
+    unbound = sorted(parameters - bound.keys())
+    settlement_client = None
+    if len(unbound) == 1 and sdk_types.is_settlement_client(annotations.get(unbound[0])):
+        settlement_client = unbound.pop()
+        parameters.discard(settlement_client)
+    if unbound:
         raise SignatureError(
             f"the parameters {', '.join(unbound)} are declared in Python but bound to nothing; "
             "add a binding with that name, or remove them"
@@ -104,7 +111,8 @@ def check(function: Callable[..., Any], bound_to: list[Binding]) -> Signature:
     for name, binding in bound.items():
         side = outputs if binding.is_output else inputs
         side[name] = _check_parameter(binding, name in annotations, annotations.get(name))
-    return Signature(inputs, outputs, _check_result(bound_to, annotations), takes_context)
+    result = _check_result(bound_to, annotations)
+    return Signature(inputs, outputs, result, takes_context, settlement_client)
 
 
 def _check_context(annotations: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ host refuses is "in error", and the others run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +33,7 @@ from localazure.storage_client.endpoint import Service
 
 if TYPE_CHECKING:
     from localazure.functions.triggers.blob.trigger import BlobFunction
+    from localazure.functions.triggers.service_bus.settlement import SettlementService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +47,24 @@ class Surroundings:
     database: Database | DatabaseInTurn
     zone: tzinfo
     """The time zone of NCRONTAB expressions."""
+    settlement: SettlementService | None = None
+    """Settles Service Bus messages for functions that do so by hand, if there are any."""
 
 
 class Triggers:
     """The triggers of an app, except durable triggers; not started yet."""
 
     def __init__(self, functions: list[LoadedFunction], keys: KeyRing, host: Surroundings) -> None:
-        self._host = host
         self._endpoints: list[HttpEndpoint] = []
         self._blob_functions: list[BlobFunction] = []
         self.listeners: list[Listener] = []
+        if any(function.signature.settlement_client for function in functions):
+            from localazure.functions.triggers.service_bus.settlement import SettlementService
+
+            settlement = SettlementService(host.invoker)
+            host = replace(host, settlement=settlement)
+            self.listeners.append(settlement)
+        self._host = host
         self.functions: list[LoadedFunction] = []
         """The functions that can run: neither disabled nor in error."""
         self.faults: dict[str, str] = {}
@@ -144,7 +153,11 @@ def _service_bus(function: LoadedFunction, host: Surroundings) -> Listener:
     from localazure.functions.triggers.service_bus.trigger import ServiceBusTrigger
 
     return ServiceBusTrigger(
-        function, host.invoker, host.options.extensions.service_bus, host.settings
+        function,
+        host.invoker,
+        host.options.extensions.service_bus,
+        host.settings,
+        host.settlement,
     )
 
 

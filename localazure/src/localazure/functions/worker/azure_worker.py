@@ -91,6 +91,7 @@ async def index(app: Path, functions: Sequence[LoadedFunction], threads: int) ->
         one.name
         for one in functions
         if any(parameter.is_sdk_type for parameter in one.signature.inputs.values())
+        or one.signature.settlement_client
         or (one.trigger.kind == HTTP_TRIGGER and web_extension.is_used())
     ]
     if uncovered:

@@ -205,6 +205,8 @@ class Invoker:
         arguments = await self._decode_inputs(function, data)
         outputs = {name: Output() for name in function.signature.outputs}
         arguments.update(outputs)
+        if name := function.signature.settlement_client:
+            arguments[name] = sdk_types.settlement_client()
         context = None
         if function.signature.takes_context:
             context = arguments["context"] = InvocationContext(

@@ -174,10 +174,26 @@ def test_names_of_scripts_that_the_worker_refuses(tmp_path: Path, name: str) -> 
 
 
 def test_sdk_types_of_other_services_are_named() -> None:
-    trigger = Binding("message", "serviceBusTrigger", is_reference=True)
+    trigger = Binding("event", "eventHubTrigger", is_reference=True)
     text = uncovered(trigger, trigger)
     assert text is not None
-    assert text.startswith("message is an SDK type of serviceBusTrigger, which this host")
+    assert text.startswith("event is an SDK type of eventHubTrigger, which this host")
+
+
+def test_one_client_that_settles_messages_needs_no_binding(tmp_path: Path) -> None:
+    pytest.importorskip("azurefunctions.extensions.base")
+    body = """
+    from azurefunctions.extensions.base import GrpcClientType
+
+    class Actions(GrpcClientType): ...
+
+    @app.service_bus_queue_trigger(arg_name="message", queue_name="q", connection="Bus")
+    def f(message: func.ServiceBusMessage, actions: Actions): ...
+    """
+    (function,) = load_text(tmp_path, body)
+    assert function.signature.settlement_client == "actions"
+    refused = fault(tmp_path, body.replace("actions: Actions", "actions: Actions, other: Actions"))
+    assert "the parameters actions, other are declared in Python but bound to nothing" in refused
 
 
 def test_an_empty_folder_is_no_app(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ A message is received only when the function can take it, so that no message is 
 another host could process it (unless host.json sets prefetchCount). maxConcurrentCalls and
 maxAutoLockRenewalDuration apply only to functions that take single messages: batches run one after
 the other, and their locks are not renewed. A batch whose function raised is abandoned regardless of
-autoCompleteMessages. If the broker is unreachable, at the start or later, the trigger retries.
+autoCompleteMessages. What a function has settled by hand (`settlement`) is not settled again. If
+the broker is unreachable, at the start or later, the trigger retries.
 
 Sources: https://learn.microsoft.com/azure/azure-functions/functions-bindings-service-bus-trigger;
 for batches RunBatchReceiveLoopAsync ("executes functions at a concurrency level of 1") and
@@ -17,13 +18,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import ServiceBusError
 
 from localazure.functions import logs
+from localazure.functions.app import sdk_types
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.configuration.connections import (
     DEFAULT_SERVICE_BUS,
@@ -31,9 +34,13 @@ from localazure.functions.configuration.connections import (
 )
 from localazure.functions.configuration.host_json import ServiceBusOptions
 from localazure.functions.triggers.service_bus import message as service_bus_message
+from localazure.functions.triggers.service_bus.binding_data import binding_data
 from localazure.functions.triggers.service_bus.link import POLL_SECONDS, Link
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.processes.pauses import wait_at_most
+
+if TYPE_CHECKING:
+    from localazure.functions.triggers.service_bus.settlement import SettlementService
 
 _LOG = logging.getLogger(f"{logs.HOST_LOGGER}.service_bus")
 
@@ -54,6 +61,7 @@ class ServiceBusTrigger:
         invoker: Invoker,
         options: ServiceBusOptions,
         settings: Mapping[str, str],
+        settlement: SettlementService | None = None,
     ) -> None:
         """Create a trigger without starting it.
 
@@ -67,6 +75,10 @@ class ServiceBusTrigger:
         self._invoker = invoker
         self._options = options
         self._settings = settings
+        self._settlement = settlement
+        self._auto_completes = bool(
+            binding.get("autoCompleteMessages", options.auto_complete_messages)
+        )
         self._connection = function.trigger.connection or DEFAULT_SERVICE_BUS
         check_service_bus(self._connection, settings)
         self._queue = binding.get("queueName")
@@ -168,15 +180,18 @@ class ServiceBusTrigger:
         receiver = link.receiver
         if self._options.max_auto_lock_renewal_duration and not self._is_batched:
             link.renewer.register(receiver, messages[0])
-        make = service_bus_message.many if self._is_batched else _only
+        if self._settlement:
+            self._settlement.hold(link, messages)
         try:
-            await self._invoker.invoke(self._function, make(messages))
-        except Exception:  # noqa: BLE001 - logged by the invoker
+            await self._invoker.invoke(self._function, self._data(messages))
+        except Exception:  # noqa: BLE001 - logged by the invoker, or by `_data`
             settle = receiver.abandon_message
         else:
-            if not self._options.auto_complete_messages:
-                return
-            settle = receiver.complete_message
+            settle = receiver.complete_message if self._auto_completes else None
+        if self._settlement:
+            messages = self._settlement.release(messages)
+        if settle is None:
+            return
         # No await since the function ended, so that a drain cannot cancel the task before this.
         if (task := asyncio.current_task()) is not None:
             self._settling.add(task)
@@ -184,6 +199,21 @@ class ServiceBusTrigger:
         for first in range(0, len(messages), SETTLED_AT_ONCE):
             together = messages[first : first + SETTLED_AT_ONCE]
             await asyncio.gather(*(self._settle(link, settle, message) for message in together))
+
+    def _data(self, messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
+        is_batch = self._is_batched
+        make = service_bus_message
+        data = make.many(messages) if is_batch else make.one(messages[0])
+        if not self._function.trigger.is_reference:
+            return data
+        try:
+            contents = [binding_data(message) for message in messages]
+        except ValueError as error:
+            _LOG.error(
+                "cannot give '%s' a message of %s: %s", self._function.name, self.entity, error
+            )
+            raise
+        return replace(data, datum=sdk_types.message_reference(contents, is_batch=is_batch))
 
     async def _settle(
         self,
@@ -201,7 +231,3 @@ class ServiceBusTrigger:
                 self.entity,
                 error,
             )
-
-
-def _only(messages: Sequence[ServiceBusReceivedMessage]) -> TriggerData:
-    return service_bus_message.one(messages[0])
