@@ -184,7 +184,7 @@ KEPT: Mapping[str, Story] = {
         *(Upload(at=HOUR, path=f"{n}.png", content=f"{n}") for n in range(4)),
         *(Delete(at=DAY, path=f"{n}.png") for n in range(3)),
         Upload(at=DAY, path="9.png", content="nine"),
-        ReleaseAfter(number=1, delay=1.0),
+        ReleaseAfter(number=1, delay=2.6),
     ),
     "a blob is forgotten after a champion was scored on new files": quiet_week(
         Deploy(at=100, floor=0.7, changes=("jobs of checks",)),

@@ -72,7 +72,7 @@ async def test_a_round_ends_in_time_and_the_longest_silent_runs_come_first(scene
     by_silence = sorted(runs, key=lambda run: scene.hub.documents[run]["lastUpdatedTime"])
     assert summary.runs_woken == by_silence[: len(summary.runs_woken)]
     assert 0 < len(summary.runs_woken) < len(runs)
-    before = ("nodes", "index of runs", "endpoints", "promotions")
+    before = ("nodes", "index of runs", "endpoints", "promotions", "requests to forget")
     last = (*before, "parts", "instances", "records", "faults")
     after_the_runs = len(last)
     assert summary.left_for_later == len(runs) - len(summary.runs_woken) + after_the_runs
