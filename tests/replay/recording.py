@@ -23,8 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from localazure.functions.durable.engine.history import EventType
+from orchestrations.landing.forgetting import forgetting
+from orchestrations.landing.freezing import freezing
+from orchestrations.landing.landing import landing
+from orchestrations.rollout.rollout import rollout
+from orchestrations.training.promotion import promotion
+from orchestrations.training.retraining import retraining
 
 HISTORIES = Path(__file__).parent / "histories"
+ORCHESTRATORS = {
+    each.__name__: each for each in (landing, freezing, forgetting, retraining, promotion, rollout)
+}
 STEP_EVENTS = frozenset(
     {
         EventType.TASK_SCHEDULED,

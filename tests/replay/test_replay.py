@@ -15,21 +15,12 @@ from azure.durable_functions.models.actions.ActionType import ActionType
 from localazure.functions.durable.engine.history import EventType
 from orchestrations.contracts.landing import LandingResult
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES
-from orchestrations.landing.forgetting import forgetting
-from orchestrations.landing.freezing import freezing
-from orchestrations.landing.landing import landing
 from orchestrations.platform import activities
-from orchestrations.rollout.rollout import rollout
-from orchestrations.training.promotion import promotion
-from orchestrations.training.retraining import retraining
 from replay_guard import worker_form
 from replay_guard.replay import replay
-from tests.replay.recording import HISTORIES, Document, Recording, load_all
+from tests.replay.recording import HISTORIES, ORCHESTRATORS, Document, Recording, load_all
 
 RECORDINGS = load_all()
-ORCHESTRATORS = {
-    each.__name__: each for each in (landing, freezing, forgetting, retraining, promotion, rollout)
-}
 FILE_LIMIT_BYTES = 80_000
 
 

@@ -13,19 +13,10 @@ import pytest
 
 from localazure.functions.durable.engine.history import EventType
 from localazure.functions.durable.protocol.history_messages import to_message
-from orchestrations.landing.forgetting import forgetting
-from orchestrations.landing.freezing import freezing
-from orchestrations.landing.landing import landing
-from orchestrations.rollout.rollout import rollout
-from orchestrations.training.promotion import promotion
-from orchestrations.training.retraining import retraining
 from tests.replay.durable_task_orchestrator import as_version_2, create
-from tests.replay.recording import STEP_EVENTS, Document, Recording, load_all, split
+from tests.replay.recording import ORCHESTRATORS, STEP_EVENTS, Document, Recording, load_all, split
 
-HANDLES = {
-    each.__name__: create(each)
-    for each in (landing, freezing, forgetting, retraining, promotion, rollout)
-}
+HANDLES = {name: create(each) for name, each in ORCHESTRATORS.items()}
 STEP_OF_ACTION = {
     "scheduleTask": EventType.TASK_SCHEDULED,
     "createSubOrchestration": EventType.SUB_ORCHESTRATION_INSTANCE_CREATED,

@@ -8,12 +8,6 @@ from datetime import timedelta
 
 from azure.durable_functions import Orchestrator
 
-from orchestrations.landing.forgetting import forgetting
-from orchestrations.landing.freezing import freezing
-from orchestrations.landing.landing import landing
-from orchestrations.rollout.rollout import rollout
-from orchestrations.training.promotion import promotion
-from orchestrations.training.retraining import retraining
 from replay_guard import protocol
 from replay_guard.check import read_document
 from replay_guard.history import EventType, parse_time, time_text
@@ -21,11 +15,12 @@ from replay_guard.outcome import Replayed
 from replay_guard.replay import replay
 from replay_guard.worker import Handle
 from tests.replay.durable_task_orchestrator import as_version_2, create
-from tests.replay.recording import HISTORIES, STEP_EVENTS, Document
+from tests.replay.recording import HISTORIES, ORCHESTRATORS, STEP_EVENTS, Document
 
-ORCHESTRATORS = (landing, freezing, forgetting, retraining, promotion, rollout)
-HANDLES: dict[str, Handle] = {each.__name__: Orchestrator.create(each) for each in ORCHESTRATORS}
-HANDLES_OF_2: dict[str, Handle] = {each.__name__: create(each) for each in ORCHESTRATORS}
+HANDLES: dict[str, Handle] = {
+    name: Orchestrator.create(each) for name, each in ORCHESTRATORS.items()
+}
+HANDLES_OF_2: dict[str, Handle] = {name: create(each) for name, each in ORCHESTRATORS.items()}
 _NAMES = {
     int(kind): "".join(word.capitalize() for word in kind.name.split("_")) for kind in EventType
 }

@@ -240,6 +240,8 @@ def next_batch(messages: Sequence[Event], *, started: bool, suspended: bool) -> 
     first_control = next((n for n, kind in enumerate(kinds) if kind in CONTROL_EVENTS), len(kinds))
     if first_control == 0 and kinds and started:
         return [0]
+    if first_control <= 1:  # as in a chain: there is nothing to divide
+        return list(range(first_control))
     left_characters = _MOST_CHARACTERS
     for n, message in enumerate(messages[:first_control]):
         left_characters -= sum(len(str(value)) for value in message.values())
