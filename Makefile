@@ -139,17 +139,16 @@ conformance-scheduler: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.scheduler $(abspath $(SOURCES)) \
 	    $(if $(ONLY),-k '$(ONLY)')
 
-# azure-functions-durable 2, from a checkout of microsoft/durabletask-python: an app of ours, the SDK's
-# samples and its end-to-end tests (ONLY=rewind for some of them); then Landfall in an environment of its own
-# with this version: its recorded histories, the replay guard's apps, and the demonstration.
+# azure-functions-durable 2: an app of ours; from a checkout of microsoft/durabletask-python, the SDK's samples and
+# its end-to-end tests (ONLY=rewind for some of them); then Landfall in an environment of its own with this
+# version: its recorded histories, the replay guard's apps, and the demonstration.
 SDK2_PYTHON ?= python3.13
 SDK2_VENV   := .venv-sdk2
 test-sdk2: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -m conformance.sdk2 $(SDK2_PYTHON) $(abspath $(SOURCES)) \
 	    $(if $(ONLY),-k '$(ONLY)')
 	@$(MAKE) --no-print-directory setup PYTHON=$(SDK2_PYTHON) VENV=$(SDK2_VENV)
-	@mkdir -p build && rm -rf build/sdk2 && cp -R $(SOURCES)/azure-functions-durable build/sdk2
-	@$(SDK2_VENV)/bin/python -m pip install --quiet --disable-pip-version-check build/sdk2
+	@$(SDK2_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r localazure/tests/conformance/sdk2/requirements.txt
 	@$(SDK2_VENV)/bin/python -m pytest -q -W ignore::DeprecationWarning tests/replay/test_replay_sdk2.py replay_guard/tests/local
 	@$(SDK2_VENV)/bin/python -m demo
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 
-SUPPORTED = ("3.11", "3.12", "3.13")  # as localazure/pyproject.toml and README.md say
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")  # as localazure/pyproject.toml and README.md say
 
 
 def environment_version(venv: str) -> str:

@@ -58,7 +58,7 @@ def make(
     )
 
 
-@pytest.mark.parametrize("version", [(3, 10, 13), (3, 14, 0)])
+@pytest.mark.parametrize("version", [(3, 10, 13), (3, 15, 0)])
 @pytest.mark.parametrize("target", ["setup", "demo", "test", "check"])
 def test_an_unsupported_interpreter_is_refused_before_anything_is_made(
     version: tuple[int, int, int], target: str, clone: Path, tmp_path: Path
@@ -67,8 +67,8 @@ def test_an_unsupported_interpreter_is_refused_before_anything_is_made(
 
     assert ended.returncode != 0
     assert ended.stderr.splitlines()[0].startswith(
-        f"landfall: PYTHON is {'.'.join(map(str, version))}, and Landfall runs on 3.11, 3.12 and "
-        "3.13: choose one, as in `make setup PYTHON=python3.12`"
+        f"landfall: PYTHON is {'.'.join(map(str, version))}, and Landfall runs on 3.11, 3.12, "
+        "3.13 and 3.14: choose one, as in `make setup PYTHON=python3.13`"
     )
     assert ended.stdout == ""
     assert not (clone / ".venv").exists()

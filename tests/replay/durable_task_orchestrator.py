@@ -1,7 +1,7 @@
 """Orchestrators as azure-functions-durable 2 hands them to the Functions worker.
 
-That version is not on PyPI. Where it is not installed, durabletask's own classes, on which it is
-built, run the orchestrators with a context that stands in for its compatibility layer.
+That version needs Python 3.13. Where it is not installed, durabletask's own classes, on which it
+is built, run the orchestrators with a context that stands in for its compatibility layer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import durabletask.internal.orchestrator_service_pb2 as pb
 from durabletask.task import RetryPolicy, when_any
 from durabletask.worker import TaskHubGrpcWorker
 
+from replay_guard.worker import Handle
+
 Document = dict[str, Any]
 Orchestrator = Callable[[Any], Generator[Any, Any, Any]]
 
 
-def create(orchestrator: Orchestrator) -> Callable[[Any], str]:
-    """Return what `Orchestrator.create` of version 2 does: it takes and gives base64."""
+def create(orchestrator: Orchestrator) -> Handle:
+    """Return what version 2 makes of an orchestrator: it takes and gives base64."""
     if hasattr(df, "DurableFunctionsClient"):
         return df.Orchestrator.create(orchestrator)
     worker: Any = TaskHubGrpcWorker()
@@ -33,7 +35,7 @@ def create(orchestrator: Orchestrator) -> Callable[[Any], str]:
 
     worker._registry.add_named_orchestrator(orchestrator.__name__, run)
 
-    def handle(context: Any) -> str:
+    async def handle(context: Any) -> str:
         request = pb.OrchestratorRequest.FromString(base64.b64decode(context.body))
         answers: list[pb.OrchestratorResponse] = []
         stub = SimpleNamespace(CompleteOrchestratorTask=answers.append)

@@ -33,11 +33,13 @@ class Story:
     Args:
         python: the interpreter.
         app: the app's folder, made by `copy_app`.
+        worker: what runs the functions, as in `localazure start --worker`.
     """
 
-    def __init__(self, python: Path, app: Path) -> None:
+    def __init__(self, python: Path, app: Path, worker: str = "localazure") -> None:
         (port,) = free_ports(1)
         command = [python, "-m", "localazure", "start", "--port", str(port)]
+        command += ["--worker", worker]
         self._process = ChildProcess(command, app.parent / "host.log", folder=app)
         self._host = Host(port)
 

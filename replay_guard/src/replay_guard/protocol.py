@@ -13,12 +13,12 @@ Only an app of that version has durabletask: `worker` imports this module for su
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import re
 import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -30,6 +30,7 @@ from replay_guard.actions import ActionType
 from replay_guard.history import NOT_REPEATED, CannotCheck, Document, EventType
 from replay_guard.payload import parse
 from replay_guard.redaction import child_input
+from replay_guard.worker import Handle
 
 _FAILURES: Final = (EventType.TASK_FAILED, EventType.SUB_ORCHESTRATION_INSTANCE_FAILED)
 
@@ -40,7 +41,7 @@ _OTHER_LOCK: Final = re.compile(
 )
 
 
-def ask(handle: Callable[[Any], str], trigger: Document) -> Document:
+def ask(handle: Handle, trigger: Document) -> Document:
     """The answer to an orchestrator-in document, in the form of an orchestrator-out document.
 
     Its actions have their ids. `NOT_REPEATED` is the SDK's text where the orchestrator does not
@@ -65,17 +66,19 @@ def ask(handle: Callable[[Any], str], trigger: Document) -> Document:
     return answer
 
 
-def _answer(handle: Callable[[Any], str], trigger: Document) -> Document:
+def _answer(handle: Handle, trigger: Document) -> Document:
     try:
         request = base64.b64encode(_request(trigger).SerializeToString()).decode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of names of version 1, and about the SDK's own codec
-            answer = base64.b64decode(handle(SimpleNamespace(body=request)))
+            answer = handle(SimpleNamespace(body=request))
+            if not isinstance(answer, str):  # from 2.0.0rc3 on
+                answer = asyncio.run(answer)
     except ParseError as error:
         raise CannotCheck(f"the history is damaged: {error}") from error
     except Exception as error:  # a failure of the orchestrator is part of the answer
         raise CannotCheck(f"azure-functions-durable refuses the history: {error!r}") from error
-    return _document(pb.OrchestratorResponse.FromString(answer))
+    return _document(pb.OrchestratorResponse.FromString(base64.b64decode(answer)))
 
 
 def _request(trigger: Document) -> pb.OrchestratorRequest:

@@ -9,15 +9,15 @@ import functools
 import importlib
 import json
 import warnings
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
 
 import azure.durable_functions
 
 from replay_guard.history import CannotCheck, Document
 
-Handle = Callable[[Any], str]
-"""The function that `azure.durable_functions.Orchestrator.create` returns and the worker calls."""
+Handle = Callable[[Any], str | Coroutine[Any, Any, str]]
+"""What the SDK registers for an orchestrator; `async def` from 2.0.0rc3 on."""
 
 Ask = Callable[[Handle, Document], Document]
 """What gives an orchestrator's answer to an orchestrator-in document."""
@@ -49,7 +49,7 @@ def ask(handle: Handle, trigger: Document) -> Document:
         with warnings.catch_warnings():
             # The SDK warns about events without a waiter, and about its own codec.
             warnings.simplefilter("ignore")
-            return json.loads(handle(json.dumps(trigger)))
+            return json.loads(cast("str", handle(json.dumps(trigger))))
     except Exception as error:  # the SDK raises Exception for every error of the orchestrator
         document = _error_document(str(error))
         if document is None:

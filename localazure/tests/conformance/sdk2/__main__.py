@@ -1,8 +1,8 @@
-"""Runs azure-functions-durable 2, which is not on PyPI, from its sources: `make test-sdk2`.
+"""Runs apps of azure-functions-durable 2, the version in requirements.txt: `make test-sdk2`.
 
 It is installed with localazure into an environment of its own. There run the app of
-`harness/sdk2_app` with this SDK, the SDK's samples, and its end-to-end tests, for which `func` is
-`localazure`. They skip a few tests because of a defect of Azurite, which are run here.
+`harness/sdk2_app`, and from the SDK's sources its samples and its end-to-end tests, for which
+`func` is `localazure`. They skip a few tests because of a defect of Azurite, which are run here.
 
 In localazure/tests: `python -m conformance.sdk2 PYTHON SOURCES [PYTEST_ARGUMENT ...]`; SOURCES is
 a checkout of microsoft/durabletask-python.
@@ -23,6 +23,7 @@ from harness.sdk2 import Story, copy_app
 from harness.wheel import Installed, build_wheel, started
 
 SDK: Final = "azure-functions-durable"
+REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
 SETTINGS: Final = "[pytest]\nasyncio_mode = auto\nmarkers =\n    functions_e2e: needs a host\n"
 NO_SKIP: Final = "import pytest\nazurite_delayed_visibility = pytest.mark.functions_e2e\n"
 AZURITE_PORT: Final = 10_000
@@ -82,15 +83,16 @@ def main(python: str, sources: Path, *options: str) -> int:
         copy = shutil.copytree(sources, folder / "sources", ignore=shutil.ignore_patterns(".*"))
         installed = Installed(folder / "venv", python)
         installed.install(
-            f"{build_wheel(folder)}[scheduler]",
-            str(copy / SDK),
+            f"{build_wheel(folder)}[scheduler,worker]",
+            *REQUIREMENTS.read_text().split(),
             "pytest",
             "pytest-asyncio",
             without_pins=[SDK, "azure-functions"],
         )
         print(installed.metadata(f"print('{SDK}', metadata.version('{SDK}'))"))
-        Story(installed.python, copy_app(folder / "app", with_sdk=True)).run()
-        print("story of the app: passed")
+        for worker in ("localazure", "azure"):
+            Story(installed.python, copy_app(folder / worker / "app", with_sdk=True), worker).run()
+            print(f"story of the app, --worker {worker}: passed")
         run_samples(installed, copy / SDK / "samples", folder / "samples.log")
         return run_tests(installed, copy / "tests", *options)
 

@@ -1,6 +1,7 @@
-"""Stands in for azure-functions-durable 2, which is not on PyPI, by durabletask's own classes.
+"""Stands in for azure-functions-durable 2, which needs Python 3.13, by durabletask's own classes.
 
-As there, a trigger function takes a request of the protocol as base64 and returns the response.
+As there, a trigger function takes a request of the protocol as base64 and returns the response; it
+is `async def`, and runs the app's code in a thread.
 """
 
 # pyright: basic, reportIncompatibleMethodOverride=false
@@ -9,6 +10,7 @@ As there, a trigger function takes a request of the protocol as base64 and retur
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import json
@@ -22,10 +24,11 @@ from durabletask.client import AsyncTaskHubGrpcClient
 from durabletask.worker import TaskHubGrpcWorker
 
 
-def _answer(execute: Callable[..., Any], request: Any, method: str, context: Any) -> str:
+async def _answer(execute: Callable[..., Any], request: Any, method: str, context: Any) -> str:
     answers: list[Any] = []
     request.ParseFromString(base64.b64decode(context.body))
-    execute(request, SimpleNamespace(**{method: answers.append}), None)
+    stub = SimpleNamespace(**{method: answers.append})
+    await asyncio.to_thread(execute, request, stub, None)
     return base64.b64encode(answers[0].SerializeToString()).decode()
 
 
@@ -50,10 +53,10 @@ class DFApp(func.FunctionApp):
             worker = TaskHubGrpcWorker()
             worker.add_orchestrator(function)
 
-            def handle(context: func.OrchestrationContext) -> str:
+            async def handle(context: func.OrchestrationContext) -> str:
                 execute = worker._execute_orchestrator
                 request = pb.OrchestratorRequest()
-                return _answer(execute, request, "CompleteOrchestratorTask", context)
+                return await _answer(execute, request, "CompleteOrchestratorTask", context)
 
             handle.__name__ = function.__name__
             return self.generic_trigger(context_name, "orchestrationTrigger")(handle)
@@ -65,9 +68,10 @@ class DFApp(func.FunctionApp):
             worker = TaskHubGrpcWorker()
             worker.add_entity(function)
 
-            def handle(context: func.EntityContext) -> str:
+            async def handle(context: func.EntityContext) -> str:
                 execute = worker._execute_entity_batch
-                return _answer(execute, pb.EntityBatchRequest(), "CompleteEntityTask", context)
+                request = pb.EntityBatchRequest()
+                return await _answer(execute, request, "CompleteEntityTask", context)
 
             handle.__name__ = function.__name__
             return self.generic_trigger(context_name, "entityTrigger")(handle)

@@ -32,7 +32,7 @@ from localazure.functions.worker.invocation import Invoker, Outcome, TriggerData
 
 _LOG: Final = logging.getLogger(logs.HOST_LOGGER)
 PACKAGE: Final = "azure_functions_runtime"
-_raised: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("raised")
+_raised: contextvars.ContextVar[list[BaseException | None]] = contextvars.ContextVar("raised")
 
 
 def _message(name: str, **constants: object) -> type:
@@ -68,7 +68,7 @@ class _NoteError(logging.Filter):
         """Drop the library's line: the host writes one."""
         if record.msg != "Native invocation failed" or record.exc_info is None:
             return True
-        _raised.set(record.exc_info[1])
+        _raised.get().append(record.exc_info[1])
         return False
 
 
@@ -127,21 +127,22 @@ class AzureInvoker(Invoker):
             if not binding.is_output:
                 datum, _ = await self._fetch(function, binding, data)
                 inputs.append((binding.name, datum if datum and datum.type else None))
-        _raised.set(None)
+        raised: list[BaseException | None] = []  # the call has a copy of the context
+        _raised.set(raised)
+        call = native.invocation_request_native(
+            correlation.invocation_id,
+            # The library's id of a function.
+            str(uuid.uuid5(uuid.NAMESPACE_OID, function.name)),
+            inputs,
+            dict(data.metadata),
+            data.trace.trace_parent,
+            data.trace.trace_state,
+        )
         is_done, returned, outputs, text, _ = await self._limited(
-            function,
-            native.invocation_request_native(
-                correlation.invocation_id,
-                # The library's id of a function.
-                str(uuid.uuid5(uuid.NAMESPACE_OID, function.name)),
-                inputs,
-                dict(data.metadata),
-                data.trace.trace_parent,
-                data.trace.trace_state,
-            ),
+            function, self._loop.run(call) if self._loop else call
         )
         if not is_done:
-            raise _raised.get() or RuntimeError(text)
+            raise next(filter(None, raised), RuntimeError(text))
         return await self._send_outputs(function, data, returned, dict(outputs))
 
     def close(self) -> None:
