@@ -201,6 +201,32 @@ def _problems_of_pipeline(document: dict[str, Any]) -> Iterator[Problem]:
             ("outputs", name),
             f"no step writes it: bind a step's output to ${{{{parent.outputs.{name}}}}}",
         )
+    yield from _mounts_for_spark(document)
+
+
+def _mounts_for_spark(document: dict[str, Any]) -> Iterator[Problem]:
+    """Data of the job that a Spark step would get mounted, the default of what Landfall binds.
+
+    A step's mode takes precedence over the job's, and that over a component's.
+    https://learn.microsoft.com/azure/machine-learning/how-to-submit-spark-jobs
+    """
+    steps = {step: _mapping(body) for step, body in _mapping(document.get("jobs")).items()}
+    for step, body in steps.items():
+        for side in ("inputs", "outputs") if body.get("type") == "spark" else ():
+            theirs = _mapping(document.get(side))
+            for name, entry in _mapping(body.get(side)).items():
+                options = _mapping(entry) or {"path": entry}
+                match = _PARENT_REFERENCE.fullmatch(str(options.get("path")))
+                if match is None or match["kind"] != side:
+                    continue
+                theirs_of_it = theirs.get(match["name"])
+                is_data = isinstance(theirs_of_it, dict) or match["name"] in BOUND_INPUTS | OUTPUTS
+                mode = options.get("mode") or _mapping(theirs_of_it).get("mode")
+                if is_data and mode != "direct":
+                    yield Problem(
+                        ("jobs", step, side, name),
+                        f"Spark takes no mounts: write {{path: {match[0]}, mode: direct}}",
+                    )
 
 
 def _bodies(document: Mapping[str, Any]) -> Iterator[tuple[Location, Mapping[str, Any]]]:

@@ -47,6 +47,9 @@ SPARK = STEPS.replace(
     conf: {spark.driver.cores: 1, spark.driver.memory: 2g, spark.executor.instances: 2}
     resources: {instance_type: standard_e4s_v3, runtime_version: "3.4"}
 """,
+).replace(
+    'inputs: {manifest: "${{parent.inputs.manifest}}"}',
+    'inputs: {manifest: {path: "${{parent.inputs.manifest}}", mode: direct}}',
 )
 
 
@@ -163,6 +166,33 @@ def test_a_step_of_spark_is_accepted_and_its_file_and_arguments_are_checked(tmp_
     wrong = SPARK.replace("--manifest ${{inputs.manifest}}", "--data ${{inputs.data}}")
     with pytest.raises(InvalidPipeline, match=r"jobs\.pack\.args: .* inputs has no 'data'"):
         check_job_file(tmp_path / "job.yml", wrong, nodes={1})
+
+
+@pytest.mark.parametrize(
+    ("side", "of_step", "of_job", "is_refused"),
+    [
+        ("inputs", '"${{parent.inputs.manifest}}"', "manifest: {type: uri_file}", True),
+        ("inputs", '{path: "${{parent.inputs.manifest}}"}', "manifest: {mode: ro_mount}", True),
+        ("inputs", '"${{parent.inputs.manifest}}"', "manifest: {mode: direct}", False),
+        ("inputs", '"${{parent.inputs.seed}}"', "seed: 7", False),
+        ("outputs", '"${{parent.outputs.results}}"', "seed: 7", True),
+        ("outputs", '{path: "${{parent.outputs.results}}", mode: direct}', "seed: 7", False),
+    ],
+)
+def test_a_step_of_spark_takes_no_mounts(
+    side: str, of_step: str, of_job: str, *, is_refused: bool
+) -> None:
+    text = (
+        f"type: pipeline\ninputs: {{{of_job}}}\noutputs: {{results: {{type: uri_folder}}}}\n"
+        "jobs:\n  train:\n    type: command\n    command: train\n"
+        '    outputs: {results: "${{parent.outputs.results}}"}\n'
+        f"  count:\n    type: spark\n    {side}: {{x: {of_step}}}\n"
+    )
+    if not is_refused:
+        check_job_file(FILE, text, nodes={1})
+        return
+    with pytest.raises(InvalidPipeline, match=rf"jobs\.count\.{side}\.x: .* mode: direct"):
+        check_job_file(FILE, text, nodes={1})
 
 
 @pytest.mark.parametrize("key", ["code", "scoring_script"])
