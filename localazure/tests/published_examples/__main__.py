@@ -32,6 +32,7 @@ from azure.storage.blob import BlobServiceClient
 from harness.child_process import REPOSITORY
 from harness.part_process import PartProcess
 from localazure.machinelearning.client_settings import app_settings
+from localazure.machinelearning.jobs.folder import ENVIRONMENT_LOG
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import Environment
 from published_examples import assets, batch_deployments
@@ -161,6 +162,8 @@ def last_line(ml: Any, blobs: BlobServiceClient, job: str) -> str:
         for blob in container.list_blob_names(
             name_starts_with=f"ExperimentRun/dcid.{name}/user_logs/"
         ):
+            if blob.endswith(ENVIRONMENT_LOG):
+                continue
             lines = container.download_blob(blob).readall().decode(errors="replace").split("\n")
             written = [line for line in lines if line.strip()]
             if written:
@@ -184,8 +187,8 @@ def to_page(results: Sequence[Result], commit: str) -> str:
 and the data and components that lie as files beside an example, by `make examples`.
 {_completed(jobs)} complete within {LIMIT_SECONDS:.0f} s.
 
-Environments are recorded, not built: a job runs in localazure's interpreter, so that a package that
-is not installed there is missing. Public data is downloaded from the internet, which the machine of
+Environments are not built, as is the default: a job runs on localazure's interpreter, so that a package
+that is not installed there, and not by the job, is missing. Public data is downloaded from the internet, which the machine of
 this table does not reach.
 
 {_table(jobs)}

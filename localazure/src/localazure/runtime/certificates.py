@@ -1,8 +1,9 @@
 """TLS for loopback: a certificate authority (CA) per state folder, and its server certificate.
 
 The Azure SDKs refuse to send a bearer token without TLS. So each state folder has its own CA, whose
-key never leaves the folder. Programs trust `Environment.ca_bundle`: certifi's roots and this CA
-(`REQUESTS_CA_BUNDLE` replaces the roots, so the file has both). trustme makes the certificates.
+key never leaves the folder. Programs trust `Environment.ca_bundle`. Its name replaces that of their
+own roots, so the file has certifi's, those that the user's variables name, and this CA. trustme
+makes the certificates.
 
 Processes may call `ensure_certificates` at the same time: the first one makes the files, with
 atomic writes under a lock.
@@ -13,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fcntl
+import os
+import re
 import ssl
 import time
 from collections.abc import Generator
@@ -31,6 +34,8 @@ SERVER_LIFETIME = dt.timedelta(days=397)
 # Certificates are renewed only at start: they must last longer than localazure runs.
 RENEW_BEFORE_END = dt.timedelta(days=60)
 CLOCK_SKEW = dt.timedelta(hours=1)
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +82,7 @@ def ensure_certificates(
             files.server_end.unlink(missing_ok=True)
         if not (_are_pair(files.server, files.server_key) and _lasts(files.server_end, moment)):
             _make_server_certificate(files, environment.service_bus_host, moment)
-        roots = Path(certifi.where()).read_bytes() + b"\n" + files.ca.read_bytes()
+        roots = _roots() + b"\n" + files.ca.read_bytes()
         if not files.bundle.exists() or files.bundle.read_bytes() != roots:
             write_atomically(files.bundle, roots)
     return files
@@ -88,6 +93,17 @@ def server_context(files: Certificates) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.server, files.server_key)
     return context
+
+
+def _roots() -> bytes:
+    """certifi's roots, and what the user trusts beside them, such as a company's proxy."""
+    roots = Path(certifi.where()).read_bytes()
+    for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+        with contextlib.suppress(OSError):  # names no file, or a folder
+            for root in _CERTIFICATE.findall(Path(os.environ.get(variable, "")).read_bytes()):
+                if root.strip() not in roots:
+                    roots += b"\n" + root
+    return roots
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import certifi
 import pytest
+import trustme
 from cryptography import x509
 
 from localazure.runtime.certificates import (
@@ -23,7 +24,9 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Environment:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)
     drawn = Environment.draw(tmp_path, app=tmp_path, ports=Ports.from_base(7070))
     return replace(drawn, service_bus_host="127.7.7.7")
 
@@ -61,6 +64,28 @@ def test_incomplete_files_of_a_crash_are_replaced(environment: Environment) -> N
     ensure_certificates(environment)
     assert files.server.read_bytes() != server
     assert files.ca.read_bytes() in files.bundle.read_bytes()
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+def test_what_the_user_trusts_is_trusted(
+    variable: str, environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = trustme.CA(organization_unit_name="a company").cert_pem.bytes()
+    known = Path(certifi.where()).read_bytes()
+    (tmp_path / "roots.pem").write_bytes(known + proxy)
+    monkeypatch.setenv(variable, str(tmp_path / "roots.pem"))
+
+    files = ensure_certificates(environment)
+
+    assert files.bundle.read_bytes() == known + b"\n" + proxy + b"\n" + files.ca.read_bytes()
+
+
+def test_a_variable_may_name_no_file(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
+    assert ensure_certificates(environment).bundle.exists()
 
 
 def test_concurrent_calls_agree(environment: Environment) -> None:
