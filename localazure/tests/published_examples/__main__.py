@@ -187,9 +187,9 @@ def to_page(results: Sequence[Result], commit: str) -> str:
 and the data and components that lie as files beside an example, by `make examples`.
 {_completed(jobs)} complete within {LIMIT_SECONDS:.0f} s.
 
-Environments are not built, as is the default: a job runs on localazure's interpreter, so that a package
-that is not installed there, and not by the job, is missing. Public data is downloaded from the internet, which the machine of
-this table does not reach.
+Environments are not built, as is the default: a job runs on localazure's interpreter, so that a
+package that is not installed there, and not by the job, is missing. Public data is downloaded from
+the internet, which the machine of this table does not reach.
 
 {_table(jobs)}
 
@@ -228,8 +228,8 @@ def _name(sources: Path, path: Path) -> str:
 
 def _short(text: str) -> str:
     text = re.sub(r"\x1b\[\d*m", "", text)  # the SDK colors some errors
-    text = re.sub(r"\S+/bin/python\S*(?=:)", "python", text)  # the path differs between machines
-    text = text.rstrip(" }")  # the end of the surrounding JSON
+    text = re.sub(r"[^\s`]+/bin/python[\w.]*", "python", text)  # the path differs between machines
+    text = text.rstrip(" }\n")  # the end of the surrounding JSON
     return " ".join(text.replace("|", "/").split())[:REASON_LIMIT_CHARACTERS].rstrip()
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 import torch
 
@@ -17,15 +17,9 @@ from trainers.serving import onnx_file
 from trainers.serving.model_folder import load_model
 
 ONNX = ("--export", "onnx")
-needs_onnx = pytest.mark.skipif(
-    find_spec("onnxscript") is None, reason="pip install onnxruntime onnxscript"
-)
 
 
-@needs_onnx
 def test_the_exported_model_answers_as_the_trained_one(refuse: Any, tmp_path: Path) -> None:
-    import onnxruntime  # pyright: ignore[reportMissingImports] # noqa: PLC0415 - optional
-
     folder = refuse(*ONNX, code=0).results / "model"
     about = json.loads((folder / "export.json").read_text())
     assert about["label_agreement"] == 1
@@ -57,8 +51,10 @@ def test_the_exported_model_answers_as_the_trained_one(refuse: Any, tmp_path: Pa
     assert not list(tmp_path.glob("*.onnx"))
 
 
-@pytest.mark.skipif(find_spec("onnxscript") is not None, reason="it is installed")
-def test_missing_packages_are_told_before_training(refuse: Any) -> None:
+def test_missing_packages_are_told_before_training(
+    refuse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_file, "find_spec", dict[str, None]().get)
     failed = refuse(*ONNX)
     assert "pip install onnxruntime onnxscript" in failed.result("error")["message"]
     assert "step 1" not in failed.seen

@@ -96,7 +96,7 @@ def server_context(files: Certificates) -> ssl.SSLContext:
 
 
 def _roots() -> bytes:
-    """certifi's roots, and what the user trusts beside them, such as a company's proxy."""
+    """Return certifi's roots, and what the user trusts beside them, such as a company's proxy."""
     roots = Path(certifi.where()).read_bytes()
     for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         with contextlib.suppress(OSError):  # names no file, or a folder
