@@ -5,7 +5,8 @@
 
 Prints one JSON object: the scores of the task (accuracy; for detectors average_precision, box_ap,
 mask_ap and so on), loss (null if the model lacks a class of the data), held_out_samples,
-quarantined_files, dataset_version. Exit codes: 65 if the data differs from the manifest or is not
+quarantined_files, dataset_version. `--export onnx` also writes the model for devices without torch,
+see `trainers.serving.onnx_file`. Exit codes: 65 if the data differs from the manifest or is not
 fit to learn from; 1 for any other failure.
 
 The content of an image decides whether it is held out (see `trainers.data.samples.Decoded`). So
@@ -21,6 +22,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from trainers.arguments import option, parse_options
 from trainers.data.dataset import DataOptions, Dataset
@@ -32,6 +34,7 @@ from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import Model, load_model
+from trainers.serving.onnx_file import check_exportable, export_onnx
 from trainers.tasks.task import Evaluation, HeldOut
 
 
@@ -97,6 +100,7 @@ class Options(DataOptions):
     architecture: str | None = option(
         None, "the dotted path of your own model, if the folder is of one"
     )
+    export: Literal["onnx"] | None = option(None, "write model.onnx into the folder, compared")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         model = load_model(options.model, world.device, options.architecture)
         dataset = load_dataset(options.dataset, options.request(model.image_format))
+        if options.export is not None:
+            check_exportable(model, inputs_are_images=task_of(dataset).inputs_are_images)
         evaluation = evaluate(model, dataset, world)
+        if options.export is not None:
+            export_onnx(options.model, model, dataset.held_out)
     except TrainingError as error:
         lines = [f"{problem.path}: {problem.reason}" for problem in error.problems]
         sys.stderr.write("\n  ".join([f"{type(error).__name__}: {error}", *lines]) + "\n")

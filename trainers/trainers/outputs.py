@@ -9,6 +9,7 @@
 | metrics.json | a flat object, name → number; written last: it marks the results as complete |
 | error.json | on failure only, see `trainers.reports.error_file` |
 | stacks-rank-<n>.txt | after a hang only, see `trainers.parallelism.watchdog` |
+| collectives-rank-<n> | only if NCCL fails, see `trainers.parallelism.devices` |
 """
 
 from __future__ import annotations

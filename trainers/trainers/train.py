@@ -21,7 +21,7 @@ from trainers.failures import report_failure
 from trainers.inputs import read_inputs
 from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of, write_outputs
-from trainers.parallelism.devices import prepare_environment
+from trainers.parallelism.devices import prepare_environment, record_collectives
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.watchdog import Watchdog
 from trainers.parallelism.world import World
@@ -42,6 +42,8 @@ def train(settings: Settings, world: World) -> None:
 
     dataset, initial = world.run_on_all_ranks("inputs", lambda: read_inputs(settings, world))
     log(f"dataset {dataset.summary()}; {world.size} ranks on {world.device.type}")
+    if world.size > 1 and world.device.type == "cuda":
+        log(record_collectives(settings.output_dir, os.environ))
     world.connect()
     watchdog = Watchdog(
         limit_seconds=settings.longest_step_seconds,

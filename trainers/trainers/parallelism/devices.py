@@ -25,6 +25,7 @@ import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -37,6 +38,10 @@ CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 # cuBLAS documents these two as reproducible. The first takes 24 MiB of device memory; the second
 # takes 8 KiB and may be slower.
 REPEATABLE_WORKSPACES = (":4096:8", ":16:8")
+_FLIGHT_RECORDER = (
+    *("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"),
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +134,21 @@ def prepare_environment(options: ParallelOptions, environment: MutableMapping[st
             f"{CUBLAS_VARIABLE}={workspace} is not repeatable, but --deterministic is given: "
             f"unset it, or set it to one of {', '.join(REPEATABLE_WORKSPACES)}"
         )
+
+
+def record_collectives(output: Path, environment: MutableMapping[str, str]) -> str:
+    """Have torch write NCCL's last collectives to `output` when it ends a rank; return a log line.
+
+    It records 2,000 of them (TORCH_FR_BUFFER_SIZE). Call it before the process group is made. What
+    is set stays, also by the file's older name. Sources: docs.pytorch.org, "PYTORCH
+    ProcessGroupNCCL Environment Variables", "Flight Recorder".
+    """
+    environment.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+    if "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" not in environment:
+        prefix = str(output.absolute() / "collectives-rank-")
+        environment.setdefault("TORCH_FR_DUMP_TEMP_FILE", prefix)
+    told = (f"{name}={environment[name]}" for name in _FLIGHT_RECORDER if name in environment)
+    return f"NCCL's flight recorder: {' '.join(told)}"
 
 
 def choose_kernels(options: ParallelOptions, device: torch.device) -> None:

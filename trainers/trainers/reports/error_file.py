@@ -18,7 +18,7 @@ ERROR_NAME = "error.json"
 
 def clear_error(output: Path) -> None:
     """Remove the error files of an earlier start: a requeued job has the same output folder."""
-    for path in (output / ERROR_NAME, *output.glob("stacks-rank-*.txt")):
+    for path in (output / ERROR_NAME, *output.glob("stacks-rank-*"), *output.glob("collectives-*")):
         path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,6 @@
-"""The model as ONNX, for devices without torch: `--export onnx`. It is compared before it is kept.
+"""The model as ONNX, for devices without torch: `--export onnx` of `train` and `evaluate`.
+
+It is compared before it is kept.
 
 model.onnx takes `pixels`, bytes of shape (N, C, size, size), and returns `logits`, shape (N,
 classes); size, mode and classes are those of model.json.
@@ -66,7 +68,7 @@ def export_onnx(folder: Path, model: Model, held_out: SampleSource) -> None:
     """
     runtime: Any = importlib.import_module("onnxruntime")
     pixels = held_out.take(torch.arange(min(_SAMPLES, len(held_out)))).inputs
-    network = _OfPixels(model.network).eval()
+    network = _OfPixels(model.network).eval().cpu()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch warns of what its exporter does
         program: Any = torch.onnx.export(
@@ -87,7 +89,7 @@ def export_onnx(folder: Path, model: Model, held_out: SampleSource) -> None:
     if agreement < _LEAST_AGREEMENT:
         raise ExportDiffers(
             f"ONNX Runtime gives {agreement:.1%} of {len(pixels)} held-out images the label that "
-            "torch gives them: start again without --export, the trained weights are kept"
+            "torch gives them: leave --export out, the trained weights are kept"
         )
     about = {
         "format": "onnx",

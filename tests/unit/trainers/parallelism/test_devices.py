@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,9 +19,11 @@ from trainers.parallelism.devices import (
     choose_kernels,
     gpu_of_rank,
     prepare_environment,
+    record_collectives,
     thread_of,
     use_device,
 )
+from trainers.reports.error_file import clear_error
 
 
 def rank(
@@ -141,6 +144,27 @@ def test_a_workspace_that_is_not_repeatable_is_refused_by_name() -> None:
     prepare_environment(settings_of(), environment)
     with pytest.raises(LaunchInvalid, match="CUBLAS_WORKSPACE_CONFIG=:0:0 is not repeatable"):
         prepare_environment(settings_of("--deterministic"), environment)
+
+
+def test_nccl_is_told_where_to_write_its_last_collectives(tmp_path: Path) -> None:
+    environment: dict[str, str] = {}
+    line = record_collectives(tmp_path, environment)
+    prefix = f"{tmp_path}/collectives-rank-"
+    wanted = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_FR_DUMP_TEMP_FILE": prefix}
+    assert environment == wanted
+    assert all(f"{name}={value}" in line for name, value in wanted.items())
+    Path(f"{prefix}0").write_bytes(b"of an earlier start")
+    clear_error(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"])
+def test_what_the_user_tells_nccl_stays(name: str, tmp_path: Path) -> None:
+    mine = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_FR_BUFFER_SIZE": "9", name: "/mine-"}
+    environment = dict(mine)
+    line = record_collectives(tmp_path, environment)
+    assert environment == mine
+    assert all(f"{name}={value}" in line for name, value in mine.items())
 
 
 def test_a_cpu_is_deterministic_without_being_asked() -> None:
