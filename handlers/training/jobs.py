@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from handlers.platform import tags
 from handlers.platform.activity_adapter import activity
 from handlers.platform.azure_ml import if_found, refused_as_job_rejected
-from handlers.platform.azure_ml_jobs import job_state
+from handlers.platform.azure_ml_jobs import cancel_job, job_state
 from handlers.platform.clients import Clients
 from handlers.platform.configuration.azure_ml_files import (
     COMMAND,
@@ -36,7 +36,7 @@ from handlers.platform.tags import find_version, tags_of
 from handlers.training.champions import Champion, find_champion
 from handlers.training.compute_clusters import ensure_option
 from handlers.training.reproducing import champion_of, find_original, pin
-from orchestrations.contracts.training import GetJob, Job, SubmitJob
+from orchestrations.contracts.training import CancelJob, GetJob, Job, SubmitJob
 from orchestrations.errors import JobFailed, JobRejected, shorten
 from orchestrations.names import new_files_folder, results_folder, run_of_job
 from orchestrations.platform.trace_context import run_header
@@ -210,7 +210,11 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
             f"the workspace has a job {name} that Landfall did not submit (it lacks tag "
             f"{tags.RUN}): its name stands in the way"
         )
-    return _describe(clients, job)
+    described = _describe(clients, job)
+    if described.cancel is not None:
+        # Another execution of this activity may have answered that there is no job.
+        cancel_job(clients, CancelJob(job=name))
+    return described
 
 
 @activity

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic
 
@@ -95,16 +95,19 @@ def call(
 class Pending(Generic[Result]):
     """An activity that runs in parallel: create several, `wait_for_all`, then read each `result`.
 
-    A transient failure is followed by a pause and another attempt, for each of the request's
-    `PAUSES_SECONDS`.
+    A transient failure is followed by a pause and another attempt, for each of `pauses_seconds`;
+    None: those of the request.
     """
 
     def __init__(
-        self, context: DurableOrchestrationContext, request: ActivityRequest[Result]
+        self,
+        context: DurableOrchestrationContext,
+        request: ActivityRequest[Result],
+        pauses_seconds: Sequence[float] | None = None,
     ) -> None:
         self._context = context
         self._request = request
-        self._pauses = iter(request.PAUSES_SECONDS)
+        self._pauses = iter(request.PAUSES_SECONDS if pauses_seconds is None else pauses_seconds)
         self._is_pause = False
         self.task = self._attempt()
         """The SDK's task of the current attempt or pause. It is scheduled when it is first

@@ -9,7 +9,7 @@ from typing import Any
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from orchestrations.contracts.base import ActivityRequest, Done, Failure, Result
+from orchestrations.contracts.base import PATIENT, ActivityRequest, Done, Failure, Result
 from orchestrations.contracts.notifications import Notification, PublishNotification
 from orchestrations.contracts.run_states import (
     FIRST_STATE,
@@ -138,10 +138,16 @@ class RunProgress:
             yield from call(self.context, self._recording())
 
     def record_beside(self, request: ActivityRequest[Result]) -> Step[Result]:
-        """Run an activity in parallel with writing the record; wait for both."""
-        record, step = Pending(self.context, self._recording()), Pending(self.context, request)
+        """Run an activity in parallel with writing the record; wait for both, and raise for both.
+
+        The first record puts the run into the index, by which reconciliation finds it later.
+        """
+        record = Pending(self.context, self._recording(), PATIENT)
+        step = Pending(self.context, request)
         yield from wait_for_all(self.context, record, step)
-        return (yield from step.result())
+        result = yield from step.result()
+        yield from record.result()
+        return result
 
     def hand_over(self, request: RunRequest) -> Generator[Any, Any, bool]:
         """Let the run go on with a request as an instance of its own; False: not now.
