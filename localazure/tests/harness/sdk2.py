@@ -28,16 +28,17 @@ def copy_app(folder: Path, *, with_sdk: bool) -> Path:
 
 
 class Story:
-    """A host that runs the app, in a process of its own.
+    """A host that runs the app, in a process of its own, or several.
 
     Args:
         python: the interpreter.
         app: the app's folder, made by `copy_app`.
+        hosts: the number of hosts.
     """
 
-    def __init__(self, python: Path, app: Path) -> None:
+    def __init__(self, python: Path, app: Path, hosts: int = 1) -> None:
         (port,) = free_ports(1)
-        command = [python, "-m", "localazure", "start", "--port", str(port)]
+        command = [python, "-m", "localazure", "start", "--port", str(port), "--hosts", str(hosts)]
         self._process = ChildProcess(command, app.parent / "host.log", folder=app)
         self._host = Host(port)
 

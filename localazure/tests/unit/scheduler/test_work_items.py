@@ -64,7 +64,7 @@ async def test_the_filters_and_limits_of_a_request() -> None:
     assert not worker.wants(Key(ORCHESTRATION, "new", "1"))
     assert not worker.wants(Key(ACTIVITY, "run"))
     run = ProtocolItem(key=Key(ENTITY, "counter"), content=pb.WorkItem())
-    worker.items["token"] = run
+    worker.take("token", run)
     assert worker.has_room(ACTIVITY)
     assert not worker.has_room(ENTITY)
 

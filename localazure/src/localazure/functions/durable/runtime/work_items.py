@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -40,7 +40,7 @@ class ConnectedWorker:
 
     Attributes:
         outbox: the messages on their way to it; None: the task hub is closed.
-        items: the items that it has, by their tokens.
+        items: the items that it has, by their tokens; changed by `take` and `release`.
         declined: what it has abandoned, such as versions that it does not have.
         is_leaving: whether it takes no further items.
     """
@@ -54,8 +54,21 @@ class ConnectedWorker:
         self.items: dict[str, WorkItem[Any]] = {}
         self.declined: set[Key] = set()
         self.is_leaving = False
+        self._counts = Counter[str]()
         self._limits = limits
         self._filters = filters
+
+    def take(self, token: str, item: WorkItem[Any]) -> None:
+        """Add an item."""
+        self.items[token] = item
+        self._counts[item.key.kind] += 1
+
+    def release(self, token: str) -> bool:
+        """Remove an item; return whether it had it."""
+        item = self.items.pop(token, None)
+        if item is not None:
+            self._counts[item.key.kind] -= 1
+        return item is not None
 
     def wants(self, key: Key) -> bool:
         """Whether its filters name an item."""
@@ -67,7 +80,7 @@ class ConnectedWorker:
     def has_room(self, kind: str) -> bool:
         """Whether it has fewer items of a kind than its limit."""
         limit = self._limits[kind]
-        return not limit or limit > sum(one.key.kind == kind for one in self.items.values())
+        return not limit or limit > self._counts[kind]
 
 
 Worker = TypeVar("Worker", bound=ConnectedWorker)
@@ -132,7 +145,7 @@ class WorkItems(Generic[Worker]):
         """Give an item back; another worker gets it, or after a pause the same one."""
         item = self._given.pop(token, None)
         for worker in self._workers:
-            if item is not None and worker.items.pop(token, None) is not None:
+            if item is not None and worker.release(token):
                 worker.declined.add(item.key)
                 is_alone = all(item.key in one.declined for one in self._wanting(item.key))
                 pause_seconds = ABANDONED_SECONDS if is_alone else 0
@@ -199,7 +212,8 @@ class WorkItems(Generic[Worker]):
     def _give(self, item: WorkItem[Worker], worker: Worker) -> None:
         token = uuid.uuid4().hex
         item.parts[token] = []
-        self._given[token] = worker.items[token] = item
+        self._given[token] = item
+        worker.take(token, item)
         worker.outbox.put_nowait(item.message(worker, token))
 
     def _drop(self, item: WorkItem[Worker]) -> None:
@@ -207,7 +221,7 @@ class WorkItems(Generic[Worker]):
         for token in item.parts:
             self._given.pop(token, None)
             for worker in self._workers:
-                worker.items.pop(token, None)
+                worker.release(token)
         waiting = self._waiting.get(item.key)
         if waiting and item in waiting:
             waiting.remove(item)
