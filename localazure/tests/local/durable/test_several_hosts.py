@@ -158,6 +158,24 @@ async def test_an_engine_that_comes_back_has_the_same_hosts_and_all_work(
         await hosts.aclose()
 
 
+async def test_a_request_within_which_the_engine_ends_may_have_had_an_effect(
+    tmp_path: Path, address: Path
+) -> None:
+    async with AsyncExitStack() as engines, AsyncExitStack() as hosts:
+        await engines.enter_async_context(engine(address, tmp_path))
+        one = await hosts.enter_async_context(host(make_app(), address, tmp_path))
+        start = f"{one.base_url}/durabletask/orchestrators/waiting/w?timeout=60&pollingInterval=1"
+        async with aiohttp.ClientSession() as http:
+            asked = asyncio.create_task(http.post(start))
+            await one.until("w", "Running")
+            await engines.aclose()
+            async with await asked as reply:
+                assert reply.status == 503
+        await engines.enter_async_context(engine(address, tmp_path))
+        await one.until("w", "Running")
+        await hosts.aclose()
+
+
 async def test_a_task_hub_in_use_elsewhere_is_refused_by_name(
     tmp_path: Path, address: Path
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ from localazure.faults.injector import Injector
 from localazure.faults.plan import Part
 from localazure.functions import logs
 from localazure.functions.durable.api.http_api import HttpApi
-from localazure.functions.durable.api.parameters import BadRequest
 from localazure.functions.durable.app_description import AppDescription
 from localazure.functions.durable.engine.invocation import FunctionFailed, Trigger
 from localazure.functions.durable.extension import DurableExtension
@@ -37,6 +37,8 @@ _logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
 """The pause between pings. A host that does not answer for half as long has lost its calls."""
+
+_CLOSE_CONNECTIONS_SECONDS: Final = 1.0
 
 # The limits of host.json by kind of function. Each host has them, and not the engine, whose runs
 # include the calls that wait for a host.
@@ -94,8 +96,8 @@ class EngineServer:
             await self._hub.stop(0)
 
     def _api(self, _: web.Request) -> HttpApi:
-        if self._hub is None:
-            raise BadRequest("No host is connected.")
+        if self._hub is None:  # the host has not noticed yet that this engine is another one
+            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
         return self._hub.api
 
     async def _serve_host(self, request: web.Request) -> web.WebSocketResponse:
@@ -109,7 +111,7 @@ class EngineServer:
             try:
                 async with self._opening:
                     hub = await self._open(app)
-            except StartError as error:
+            except (StartError, sqlite3.Error) as error:
                 await socket.send_json({"refusal": str(error)})
             else:
                 await socket.send_json({"clientBinding": hub.client_binding()})
@@ -117,7 +119,12 @@ class EngineServer:
         return socket
 
     async def _open(self, app: AppDescription) -> DurableExtension:
-        """Open the task hub, or return it. Raises StartError, of its file."""
+        """Open the task hub, or return it.
+
+        Raises:
+            StartError: its file is in use, or damaged.
+            sqlite3.Error: its file cannot be read.
+        """
         if self._hub is None:
             unlimited = app.options.model_copy(update=dict.fromkeys(_LIMITS.values(), _NO_LIMIT))
             hub = DurableExtension(
@@ -130,7 +137,11 @@ class EngineServer:
             self._kinds = {
                 name.lower(): kind for kind, names in app.functions.items() for name in names
             }
-            await hub.start()
+            try:
+                await hub.start()
+            except BaseException:
+                await hub.stop(0)
+                raise
             self._app, self._hub = app, hub
         elif self._app and (app.functions, app.options) != (self._app.functions, self._app.options):
             _logger.warning(
@@ -191,7 +202,7 @@ async def serving(
         heartbeat_seconds: see `HEARTBEAT_SECONDS`.
     """
     engine = EngineServer(database_path, faults, heartbeat_seconds)
-    runner = runner_of(engine.application())
+    runner = runner_of(engine.application(), shutdown_seconds=_CLOSE_CONNECTIONS_SECONDS)
     await runner.setup()
     try:
         await web.UnixSite(runner, str(address)).start()

@@ -130,6 +130,7 @@ class HostLink:
                 reply = await socket.receive()
                 if reply.type is WSMsgType.TEXT:
                     break
+                await socket.close()
             await asyncio.sleep(RECONNECT_SECONDS)
         answer: dict[str, str] = json.loads(reply.data)
         if "refusal" in answer:
