@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -110,7 +111,8 @@ class KilledProcess:
 
     async def wait(self) -> int:
         """Wait for the process's end; return the exit status, negative for a signal."""
-        await asyncio.to_thread(self._process.join)
+        await asyncio.to_thread(connection.wait, [self._process.sentinel])
+        self._process.join()  # not in a thread: the start of a process polls all others
         self.has_ended = True
         code = self._process.exitcode
         assert code is not None
