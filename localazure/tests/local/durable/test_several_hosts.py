@@ -18,6 +18,7 @@ from harness.waiting import eventually
 from localazure.errors import StartError
 from localazure.functions.durable.hosts.engine_server import serving
 from localazure.functions.durable.store.store import Store
+from localazure.functions.worker.thread_pool import thread_count
 from localazure.processes.ports import unix_socket
 from localazure.runtime.environment import ENGINE
 
@@ -156,6 +157,36 @@ async def test_an_engine_that_comes_back_has_the_same_hosts_and_all_work(
         assert (await one.until("w")).output == ["7", 42]
         assert (await one.until("c")).output == 4
         await hosts.aclose()
+
+
+async def test_calls_that_have_not_begun_end_with_their_engine(
+    tmp_path: Path, address: Path
+) -> None:
+    app, gate, begun = simple_app(), threading.Event(), list[int]()
+
+    @app.orchestrator
+    def wide(context: df.DurableOrchestrationContext) -> Any:
+        return (yield context.task_all([context.call_activity("block", n) for n in range(20)]))
+
+    @app.activity
+    def block(number: int) -> int:
+        begun.append(number)
+        gate.wait(30)
+        return number
+
+    async with AsyncExitStack() as engines, AsyncExitStack() as hosts:
+        await engines.enter_async_context(engine(address, tmp_path))
+        one = await hosts.enter_async_context(host(app, address, tmp_path))
+        await one.client.start_new("wide", "w")
+        await eventually(lambda: len(begun) == thread_count({}))  # the others wait for a thread
+        await engines.aclose()
+        await eventually(lambda: not one.extension._running)
+        in_vain = len(begun)
+        gate.set()
+        await engines.enter_async_context(engine(address, tmp_path))
+        assert (await one.until("w")).output == list(range(20))
+        await hosts.aclose()
+    assert len(begun) == in_vain + 20
 
 
 async def test_a_request_within_which_the_engine_ends_may_have_had_an_effect(
