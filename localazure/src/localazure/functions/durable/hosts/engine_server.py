@@ -204,9 +204,11 @@ async def serving(
     engine = EngineServer(database_path, faults, heartbeat_seconds)
     runner = runner_of(engine.application(), shutdown_seconds=_CLOSE_CONNECTIONS_SECONDS)
     await runner.setup()
+    site = web.UnixSite(runner, str(address))
     try:
-        await web.UnixSite(runner, str(address)).start()
+        await site.start()
         yield
+        await site.stop()  # before the hosts, which connect again, notice the end
     finally:
         await engine.close()
         await runner.cleanup()
