@@ -77,7 +77,7 @@ class Host:
         self._outputs = OutputBindings(
             settings, StorageOutputs(self._storage, options.extensions.queues)
         )
-        self._is_one_of_several = ENGINE in settings
+        self._is_one_of_several = bool(settings.get(ENGINE))
         timers = state / "timers.db"
         self._database = (
             DatabaseInTurn(timers) if self._is_one_of_several else Database(timers, MIGRATIONS)

@@ -198,6 +198,11 @@ class PartProcess:
         """The file with the part's output."""
         return self.state / "logs" / f"{self.name}.log"
 
+    @property
+    def folder(self) -> Path:
+        """The folder with the part's state; the hosts and their engine have one."""
+        return self.state / self.name.partition("-")[0].partition(".")[0]
+
     async def start(self) -> None:
         """Start the part and wait until it is ready.
 
@@ -384,7 +389,7 @@ async def keep_part_running(
                 f"{part.name} keeps dying:\n{part.log_tail()}\n"
                 f"All parts end. State is kept: {part.state} has what was acknowledged, and the "
                 "next `localazure up` on it goes on from there. If this part then dies again, "
-                f"move {part.state / part.name} away: it begins empty, the others keep theirs"
+                f"move {part.folder} away: it begins empty, the others keep theirs"
             )
         if is_recycled:
             notify(f"{part.name}: a function exceeded functionTimeout; its process is recycled")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,20 @@ async def test_the_public_address_wants_a_key(tmp_path: Path, address: Path) -> 
                 assert reply.status == 401
             async with http.get(f"{one.base_url}/durabletask/instances/missing") as reply:
                 assert reply.status == 404
+
+
+async def test_a_compressed_or_chunked_body_arrives(tmp_path: Path, address: Path) -> None:
+    async def chunks() -> AsyncGenerator[bytes]:
+        yield b"[1, "
+        yield b"2]"
+
+    async with engine(address, tmp_path), host(simple_app(), address, tmp_path) as one:
+        for number, body in enumerate((gzip.compress(b"[1, 2]"), chunks())):
+            headers = {"Content-Encoding": "gzip"} if isinstance(body, bytes) else {}
+            start = f"{one.base_url}/durabletask/orchestrators/simple/{number}"
+            async with one.http.post(start, data=body, headers=headers) as reply:
+                assert reply.status == 202
+            assert (await one.until(str(number))).input_ == [1, 2]
 
 
 async def test_a_host_of_another_app_is_told(

@@ -30,6 +30,7 @@ from localazure.functions.durable.runtime.work_items import (
     WorkItem,
     WorkItems,
 )
+from localazure.functions.http.sizes import PARSER_LIMIT_BYTES
 from localazure.processes.background import cancel
 from localazure.runtime.http_server import runner_of
 
@@ -202,7 +203,12 @@ async def serving(
         heartbeat_seconds: see `HEARTBEAT_SECONDS`.
     """
     engine = EngineServer(database_path, faults, heartbeat_seconds)
-    runner = runner_of(engine.application(), shutdown_seconds=_CLOSE_CONNECTIONS_SECONDS)
+    runner = runner_of(
+        engine.application(),
+        shutdown_seconds=_CLOSE_CONNECTIONS_SECONDS,
+        max_line_size=PARSER_LIMIT_BYTES,
+        max_field_size=PARSER_LIMIT_BYTES,
+    )
     await runner.setup()
     site = web.UnixSite(runner, str(address))
     try:

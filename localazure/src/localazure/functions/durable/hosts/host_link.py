@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +27,10 @@ from localazure.processes.background import cancel, keep_doing
 # An engine that was killed is back within a second or two.
 RECONNECT_SECONDS: Final = 0.05
 _ENGINE: Final = "http://engine"
-# Of one connection only (RFC 9110, section 7.6.1); the body is read before it is passed on.
-_HOP_BY_HOP: Final = {
-    *(hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE, hdrs.EXPECT)
-}
+# Of one connection only (RFC 9110, section 7.6.1).
+_HOP_BY_HOP: Final = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
+# Of a body that is read, and decoded, before it is passed on.
+_OF_BODY: Final = (hdrs.CONTENT_LENGTH, hdrs.CONTENT_ENCODING, hdrs.EXPECT)
 
 
 class HostLink:
@@ -177,9 +177,9 @@ class HostLink:
             response = web.StreamResponse()
             try:
                 return await self._exchange(request, body, response)
-            except aiohttp.ClientError as error:
+            except aiohttp.ClientConnectionError as error:
                 if response.prepared:
-                    raise ConnectionError("the engine ended within its response") from error
+                    raise
                 is_sent = not isinstance(error, aiohttp.ClientConnectorError)
                 if is_sent and request.method != hdrs.METH_GET:
                     text = "the engine ended, and nobody knows whether it had done this before"
@@ -192,13 +192,13 @@ class HostLink:
         async with self._http.request(
             request.method,
             URL(f"{_ENGINE}{request.raw_path}", encoded=True),
-            headers=_passed_on(request.headers),
+            headers=_without(_HOP_BY_HOP + _OF_BODY, request.headers),
             skip_auto_headers=(hdrs.ACCEPT, hdrs.CONTENT_TYPE, hdrs.USER_AGENT),
             data=body or None,
             allow_redirects=False,
         ) as reply:
             response.set_status(reply.status, reply.reason)
-            response.headers.update(_passed_on(reply.headers))
+            response.headers.update(_without(_HOP_BY_HOP, reply.headers))
             await response.prepare(request)
             async for chunk in reply.content.iter_any():
                 await response.write(chunk)
@@ -206,5 +206,8 @@ class HostLink:
             return response
 
 
-def _passed_on(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    return CIMultiDict((key, value) for key, value in headers.items() if key not in _HOP_BY_HOP)
+def _without(names: Sequence[str], headers: Mapping[str, str]) -> CIMultiDict[str]:
+    kept = CIMultiDict(headers)
+    for name in names:
+        kept.popall(name, None)
+    return kept
