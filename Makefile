@@ -163,9 +163,11 @@ examples: setup
 	@cd localazure/tests && $(abspath $(BIN))/python -W ignore -m published_examples $(abspath $(SOURCES)) \
 	    $(foreach folder,$(ONLY),--only $(folder)) $(if $(COMMIT),--commit $(COMMIT)) $(if $(WRITE),--write)
 
-# Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again.
+# Kills the Functions host again and again. KILLS=50 for fewer, SEED=7 to draw the same ones again, HOSTS=2 for two hosts and
+# their engine.
 crash: setup
-	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+	@cd localazure/tests && $(abspath $(BIN))/python -m crash $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(HOSTS),--hosts $(HOSTS))
 
 # Kills the Service Bus part under load. ROUNDS=10 for fewer, SEED=7 to draw the same ones again.
 crash-servicebus: setup

@@ -17,7 +17,6 @@ from localazure.processes.interruption import end_on_signals
 from localazure.processes.lifetime import LAST_SECONDS, ends_soon_after
 from localazure.processes.state_folder import keeping_private
 from localazure.runtime.environment import (
-    LEASE_SECONDS,
     LOOPBACK,
     RUN_ACTIVITIES_TWICE,
     WORKER,
@@ -42,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     if getattr(parsed, "hosts", 1) < 1:
         sys.stderr.write("localazure: --hosts must be 1 or more\n")
         return 2
-    for name in (LEASE_SECONDS, RUN_ACTIVITIES_TWICE, WORKER):
+    for name in (RUN_ACTIVITIES_TWICE, WORKER):
         if (value := getattr(parsed, name, None)) is not None:
             os.environ[name] = str(value)  # for the host, in this or another process
     try:
@@ -160,15 +159,7 @@ def _add_strictness(command: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="run so many hosts on one task hub and one port, as Azure does when it scales out "
-        "(default: one, which has the task hub to itself)",
-    )
-    command.add_argument(
-        "--lease-seconds",
-        dest=LEASE_SECONDS,
-        type=float,
-        metavar="S",
-        help="how long one of several hosts keeps its partitions and activities when it does not "
-        f"answer (the same as the app setting {LEASE_SECONDS}; default: 30, as Azure's)",
+        "(default: one, which has the task hub's engine in its process)",
     )
     command.add_argument(
         "--run-activities-twice",

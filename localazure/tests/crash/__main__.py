@@ -1,6 +1,6 @@
 """Kills the Functions host many times and checks that nothing is lost: `make crash`.
 
-In localazure/tests: `python -m crash [--kills N] [--seed N]`.
+In localazure/tests: `python -m crash [--kills N] [--seed N] [--hosts 2]`.
 
 All kills depend on the seed, so a run can be repeated as far as processes are deterministic.
 The exit status is 1 if anything was lost, repeated or wrong; then the state is
@@ -18,17 +18,23 @@ import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from crash.campaign import Round, Tally
+from crash.campaign import Round, SharedRound, Tally
 
 KILLS_PER_ROUND = 25
 MAX_SHOWN_FAULTS = 20
+MOST_PROCESSES = 3  # of a round
 
 
-async def campaign(kills: int, seed: int, folder: Path) -> Tally:
+async def campaign(kills: int, seed: int, folder: Path, round_of: type[Round]) -> Tally:
     """Run rounds with this number of kills each, one round for each processor at a time."""
-    at_once = asyncio.Semaphore(os.cpu_count() or 1)
+    rounds_at_once = os.cpu_count() or 1
+    at_once = asyncio.Semaphore(rounds_at_once)
+    # A thread waits for the start of a process, and another one for its end.
+    threads = ThreadPoolExecutor(rounds_at_once * MOST_PROCESSES * 2)
+    asyncio.get_running_loop().set_default_executor(threads)
     tally = Tally()
     done = itertools.count(1)
 
@@ -42,7 +48,7 @@ async def campaign(kills: int, seed: int, folder: Path) -> Tally:
             if tally.faults:
                 return  # more rounds would not help to find the cause
             chance = random.Random(f"{seed}/{number}")
-            await Round(folder / f"round-{number}", chance, share, tally, on_kill).run()
+            await round_of(folder / f"round-{number}", chance, share, tally, on_kill).run()
 
     shares = [KILLS_PER_ROUND] * (kills // KILLS_PER_ROUND)
     if kills % KILLS_PER_ROUND:
@@ -56,12 +62,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, help="of an earlier run (default: drawn)")
+    parser.add_argument(
+        "--hosts", type=int, default=1, choices=(1, 2), help="2: also kills their engine"
+    )
     arguments = parser.parse_args()
     seed: int = random.SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     print(f"seed {seed} (SEED={seed} draws the same kills)", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="landfall-crash-"))
     began = time.monotonic()
-    tally = asyncio.run(campaign(arguments.kills, seed, folder))
+    tally = asyncio.run(
+        campaign(arguments.kills, seed, folder, SharedRound if arguments.hosts > 1 else Round)
+    )
     _show(tally, time.monotonic() - began)
     if tally.faults:
         print(f"state, journals and logs are kept in {folder}; seed {seed}")

@@ -10,24 +10,33 @@ import shutil
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import aiohttp
 
 from crash import invariants
-from crash.client import Client, Refused, final_faults
-from crash.host import Folder, HostProcess
+from crash.client import POLL_SECONDS, Client, Refused, final_faults
+from crash.host import EngineProcess, Folder, HostProcess, KilledProcess
 from crash.invariants import Snapshot
 from localazure.functions.durable.store.store import Store
+from localazure.processes.ports import unix_socket
+from localazure.runtime.environment import ENGINE
 from localazure.sqlite.crash_points import COMMIT_POINTS
 from localazure.sqlite.database import DatabaseUnusable
+
+Process = TypeVar("Process", bound=KilledProcess)
+Start = Callable[[tuple[str, int] | None], Process]
 
 # Crash points in the functions of `app/function_app.py`, in addition to the store's.
 APP_POINTS: Final = ("activity:began", "activity:returned", "orchestrator", "entity")
 RANDOM: Final = "at any time"
 DRAINING: Final = "in a drain"
-KINDS: Final = (*COMMIT_POINTS, *APP_POINTS, RANDOM, RANDOM, DRAINING)
+ANY_TIME: Final = (RANDOM, RANDOM, DRAINING)
+HOST_KINDS: Final = (*APP_POINTS, *ANY_TIME)
 
 DEADLINE_SECONDS: Final = 60.0
 # Half of the kills come soon after the start, while a host recovers its predecessor's state.
@@ -52,11 +61,13 @@ class Kill:
     """Seconds after the start of the process, or after SIGTERM for a kill in the drain."""
 
 
-def draw_kills(chance: random.Random, count: int) -> list[Kill]:
+def draw_kills(
+    chance: random.Random, count: int, kinds: Sequence[str] = (*COMMIT_POINTS, *HOST_KINDS)
+) -> list[Kill]:
     """Draw equal numbers of all kinds of kills, in random order."""
-    kinds = [KINDS[number % len(KINDS)] for number in range(count)]
-    chance.shuffle(kinds)
-    return [_draw(chance, kind) for kind in kinds]
+    drawn = [kinds[number % len(kinds)] for number in range(count)]
+    chance.shuffle(drawn)
+    return [_draw(chance, kind) for kind in drawn]
 
 
 def _draw(chance: random.Random, kind: str) -> Kill:
@@ -104,9 +115,9 @@ class Round:
         self._tally = tally
         self._folder = Folder(path)
         self._chance = chance
-        self._kills = draw_kills(chance, kills)
+        self._count = kills
         self._on_kill = on_kill
-        self._client = Client()
+        self._clients = [Client()]
         self._ended: set[str] = set()
         self._journal_read = 0
         self._closed_log = b""
@@ -115,56 +126,78 @@ class Round:
 
     async def run(self) -> None:
         """Kill hosts and check their state; then let one finish all work and check all results."""
-        for number, kill in enumerate(self._kills):
+        kills = draw_kills(self._chance, self._count)
+        last = await self._kill_all(kills, partial(HostProcess, self._folder), self._clients[0])
+        await self._finish([last])
+
+    async def _kill_all(
+        self, kills: Sequence[Kill], start: Start[Process], client: Client | None
+    ) -> Process:
+        """Start a process for each kill, and one more, which is returned.
+
+        Args:
+            kills: how they end.
+            start: starts one, with a crash point or without.
+            client: uses the hosts; None: they are engines of several hosts.
+        """
+        for number, kill in enumerate(kills):
+            if self._tally.faults:
+                break
             self._now = f"kill {number} ({kill})"
             try:
-                await self._die(kill)
+                await self._die(kill, start, client)
             except TimeoutError:
                 self._fault(f"it was not reached within {DEADLINE_SECONDS:.0f} s")
-                return
+                break
             self._tally.kills[kill.kind] += 1
-            self._check(is_drained=kill.kind == DRAINING)
+            if self._is_unowned(client):
+                self._check(is_drained=kill.kind == DRAINING)
             self._on_kill()
-            if self._tally.faults:
-                return
         self._now = "the end"
-        await self._run_host()
+        return start(None)
 
-    async def _die(self, kill: Kill) -> None:
-        """Start a host and kill it; repeat if it ended before the kill."""
+    def _is_unowned(self, client: Client | None) -> bool:
+        """Whether no process writes the store after the end of one with this client."""
+        return client is not None
+
+    async def _die(self, kill: Kill, start: Start[Process], client: Client | None) -> None:
+        """Start a process and kill it; repeat if it ended before the kill."""
         while True:
-            label = kill.kind if kill.passes else None
-            host = HostProcess(self._folder, label, kill.passes)
-            using = asyncio.create_task(self._use(host))
+            process = start((kill.kind, kill.passes) if kill.passes else None)
+            using = asyncio.create_task(self._use(process, client))
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     if kill.kind == RANDOM:
                         await asyncio.sleep(kill.seconds)
-                        host.kill()
+                        process.kill()
                     elif kill.kind == DRAINING:
                         await asyncio.sleep(self._chance.uniform(0.1, _RANDOM_SECONDS))
-                        host.end()
+                        process.end()
                         await asyncio.sleep(kill.seconds)
-                        host.kill()
-                    code = await host.wait()
+                        process.kill()
+                    code = await process.wait()
             finally:
-                host.kill()
+                process.kill()
                 using.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await using
             if code == -signal.SIGKILL:
                 return
             if kill.kind != DRAINING or code not in (0, -signal.SIGTERM):
-                self._fault(f"the host ended by itself with status {code}")
+                self._fault(f"the process ended by itself with status {code}")
                 return
 
-    async def _use(self, host: HostProcess) -> None:
-        if await host.ready():
-            try:
-                await self._client.use(host.base_url)
-            except Refused as error:
-                self._fault(str(error))
-                host.kill()
+    async def _use(self, process: KilledProcess, client: Client | None) -> None:
+        if not await process.ready() or client is None:
+            return
+        assert isinstance(process, HostProcess)
+        try:
+            while not process.has_ended and not client.is_enough:
+                await client.use(process.base_url)  # ends with each engine, too
+                await asyncio.sleep(POLL_SECONDS)
+        except Refused as error:
+            self._fault(str(error))
+            process.kill()
 
     def _check(self, *, is_drained: bool) -> None:
         """Check the invariants after a kill."""
@@ -192,27 +225,35 @@ class Round:
                 self._fault(f"with the log cut at byte {cut}: {fault}")
             self._tally.power_losses += 1
 
-    async def _run_host(self) -> None:
-        """Run the last host: it completes all work, drains, and leaves nothing pending."""
-        host = HostProcess(self._folder)
+    async def _finish(
+        self, hosts: Sequence[HostProcess], engines: Sequence[EngineProcess] = ()
+    ) -> None:
+        """Let the last processes complete all work and drain, which leaves nothing pending."""
+        processes = (*hosts, *engines)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                if not await host.ready():
-                    self._fault("the last host did not start")
-                    return
-                await self._client.finish(host.base_url)
-                host.end()
-                code = await host.wait()
-        except TimeoutError:
-            host.kill()
-            await host.wait()
-            self._fault("not everything came to its end")
-        else:
-            if code != 0:
-                self._fault(f"SIGTERM ended the last host with status {code}")
+                if not all([await process.ready() for process in processes]):
+                    self._fault("the last process did not start")
+                finishing = zip(self._clients, hosts, strict=True)
+                await asyncio.gather(*(client.finish(host.base_url) for client, host in finishing))
+                while engines and is_under_way(self._folder.database):  # signals to entities
+                    await asyncio.sleep(POLL_SECONDS)
+                for process in processes:
+                    process.end()
+                    if (code := await process.wait()) != 0:
+                        self._fault(f"SIGTERM ended the last process with status {code}")
+        except (TimeoutError, aiohttp.ClientError) as error:
+            self._fault(f"not everything came to its end: {error!r}")
+            for process in processes:
+                process.kill()
+                await process.wait()
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Check all results."""
         self._check(is_drained=False)
         with contextlib.closing(self._copy()) as store:
-            for fault in final_faults(store, [self._client]):
+            for fault in final_faults(store, self._clients):
                 self._fault(fault)
             self._tally.instances += len(store.query())
         if not self._ended:
@@ -265,6 +306,54 @@ class Round:
 
     def _fault(self, text: str) -> None:
         self._tally.faults.append(f"{self._folder.path.name}, {self._now}: {text}")
+
+
+class SharedRound(Round):
+    """One task hub with two hosts and the engine that they share, which are killed at once.
+
+    A third of the kills is of each. The store is checked when the engine has died.
+    """
+
+    async def run(self) -> None:
+        """Kill the three; then let them finish all work, and check all results."""
+        self._clients = [Client("a"), Client("b")]
+        self._kinds_left = 3
+        each = self._count // 3
+        of_engine = draw_kills(self._chance, self._count - 2 * each, (*COMMIT_POINTS, *ANY_TIME))
+        of_hosts = [draw_kills(self._chance, each, HOST_KINDS) for _ in self._clients]
+        with unix_socket() as address:
+            start_host = partial(HostProcess, self._folder, settings={ENGINE: str(address)})
+            start_engine = partial(EngineProcess, self._folder, address)
+            async with asyncio.TaskGroup() as group:
+                engine = group.create_task(self._kill_all(of_engine, start_engine, None))
+                hosts = [
+                    group.create_task(self._kill_all(kills, start_host, client))
+                    for kills, client in zip(of_hosts, self._clients, strict=True)
+                ]
+            await self._finish([host.result() for host in hosts], [engine.result()])
+
+    async def _kill_all(
+        self, kills: Sequence[Kill], start: Start[Process], client: Client | None
+    ) -> Process:
+        """Kill processes of one kind; use the last one as long as others are killed."""
+        last = await super()._kill_all(kills, start, client)
+        self._kinds_left -= 1
+        for each in self._clients:
+            each.is_enough = not self._kinds_left
+        await self._use(last, client)
+        return last
+
+    def _is_unowned(self, client: Client | None) -> bool:
+        return client is None
+
+
+def is_under_way(database: Path) -> bool:
+    """Whether a store that a process writes has messages, activities or timers."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return any(
+            connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()  # noqa: S608 - constants
+            for table in ("inbox", "activities", "timers")
+        )
 
 
 def _salt(log: bytes) -> bytes:

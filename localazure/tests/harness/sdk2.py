@@ -28,18 +28,17 @@ def copy_app(folder: Path, *, with_sdk: bool) -> Path:
 
 
 class Story:
-    """A host that runs the app, in a process of its own.
+    """A host that runs the app, in a process of its own, or several.
 
     Args:
         python: the interpreter.
         app: the app's folder, made by `copy_app`.
-        worker: what runs the functions, as in `localazure start --worker`.
+        options: of `localazure start`.
     """
 
-    def __init__(self, python: Path, app: Path, worker: str = "localazure") -> None:
+    def __init__(self, python: Path, app: Path, *options: str) -> None:
         (port,) = free_ports(1)
-        command = [python, "-m", "localazure", "start", "--port", str(port)]
-        command += ["--worker", worker]
+        command = [python, "-m", "localazure", "start", "--port", str(port), *options]
         self._process = ChildProcess(command, app.parent / "host.log", folder=app)
         self._host = Host(port)
 

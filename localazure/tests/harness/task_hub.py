@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from localazure.faults.plan import Part
 from localazure.functions.app import decorated_app
 from localazure.functions.app.decorated_app import Definition
 from localazure.functions.app.loader import LoadedFunction, check_all
+from localazure.functions.durable.api.links import WEBHOOK_PATH
 from localazure.functions.durable.extension import DurableExtension
 from localazure.functions.durable.options import DurableOptions
 from localazure.functions.durable.runtime.hub_settings import Clock, utc_now
@@ -210,13 +212,16 @@ async def running(
                 folder, drain_seconds=drain_seconds, base_url=url, clock=clock, **settings
             ) as functions,
         ):
-            extension = functions.extension
+            extension: Any = functions.extension  # a `HostLink` for one of several hosts
             server = web.Application()
             server.add_routes(extension.routes())
             runner = web.AppRunner(server)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", port).start()
-            client = df.DurableOrchestrationClient(extension.client_binding())
+            binding: str = extension.client_binding()
+            # Several hosts listen on one port; here each has its own, and the engine names one.
+            named = json.loads(binding)["baseUrl"].removesuffix(WEBHOOK_PATH)
+            client = df.DurableOrchestrationClient(binding.replace(named, url))
             yield RunningHub(extension, client, http, url, clock)
     finally:
         if runner is not None:

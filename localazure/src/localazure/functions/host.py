@@ -23,7 +23,6 @@ from localazure.functions.bindings.storage_clients import StorageClients
 from localazure.functions.bindings.storage_outputs import StorageOutputs
 from localazure.functions.configuration.app_settings import time_zone
 from localazure.functions.configuration.host_json import HostOptions
-from localazure.functions.configuration.several_hosts import sharing_of
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.http.cors import CorsPolicy
 from localazure.functions.http.sizes import PARSER_LIMIT_BYTES, refuse_oversized
@@ -33,7 +32,7 @@ from localazure.functions.triggers.timer.one_host import MIGRATIONS, DatabaseInT
 from localazure.functions.worker.invocation import Invoker
 from localazure.functions.worker.span_parent import span_parent_by
 from localazure.functions.worker.thread_pool import thread_count
-from localazure.runtime.environment import LOOPBACK
+from localazure.runtime.environment import ENGINE, LOOPBACK
 from localazure.runtime.http_server import listening, runner_of
 from localazure.sqlite.database import Database
 
@@ -78,9 +77,11 @@ class Host:
         self._outputs = OutputBindings(
             settings, StorageOutputs(self._storage, options.extensions.queues)
         )
-        self._sharing = sharing_of(settings)
+        self._is_one_of_several = bool(settings.get(ENGINE))
         timers = state / "timers.db"
-        self._database = DatabaseInTurn(timers) if self._sharing else Database(timers, MIGRATIONS)
+        self._database = (
+            DatabaseInTurn(timers) if self._is_one_of_several else Database(timers, MIGRATIONS)
+        )
         self._durable: DurableFunctions | None = None
         self.invoker = invoker(
             timeout=options.function_timeout,
@@ -166,7 +167,7 @@ class Host:
                 {self._port: None},
                 pages=self._cors.pages,
                 # The kernel distributes connections among the hosts that listen on one port.
-                reuse_port=bool(self._sharing),
+                reuse_port=self._is_one_of_several,
             )
         )
         # Listen first: the engine may resume activities that call this server. Requests from

@@ -26,7 +26,6 @@ from localazure.functions import function_list, logs
 from localazure.functions.app.loader import LoadedFunction, importable, load
 from localazure.functions.configuration.app_settings import LocalSettings, process_environment
 from localazure.functions.configuration.host_json import HostOptions
-from localazure.functions.configuration.several_hosts import INSTANCE_ID
 from localazure.functions.errors import AppLoadError
 from localazure.functions.host import Host
 from localazure.functions.http.authorization import KeyRing, OpenDoor
@@ -42,6 +41,7 @@ from localazure.runtime.environment import LOOPBACK, WORKER, Environment
 
 _LOG = logging.getLogger(logs.HOST_LOGGER)
 
+_INSTANCE_ID: Final = "WEBSITE_INSTANCE_ID"  # as on Azure
 _RUNTIME_SETTING: Final = "FUNCTIONS_WORKER_RUNTIME"
 DEFAULT_PORT: Final = 7071  # func's default
 # Docker and most supervisors send SIGKILL 10 s after SIGTERM.
@@ -87,7 +87,7 @@ async def run_app(  # noqa: PLR0913 - the options of two commands
         "AZURE_FUNCTIONS_ENVIRONMENT": "Development",
         "WEBSITE_HOSTNAME": f"{LOOPBACK}:{port}",
     }
-    own = {INSTANCE_ID: uuid.uuid4().hex}  # comes last: it must be unique to this process
+    own = {_INSTANCE_ID: uuid.uuid4().hex}  # comes last: it must be unique to this process
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(
             process_environment(

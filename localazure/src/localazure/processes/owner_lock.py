@@ -16,12 +16,8 @@ class OwnedElsewhere(Exception):
         self.owner = owner
 
 
-def acquire(path: Path, *, is_shared: bool = False) -> TextIO:
+def acquire(path: Path) -> TextIO:
     """Lock `path` until this process and all that inherit the returned file have closed it.
-
-    Args:
-        path: the lock file, created if missing.
-        is_shared: whether to take a shared lock, which only excludes exclusive ones.
 
     Raises:
         OwnedElsewhere: another open file holds the lock.
@@ -29,13 +25,13 @@ def acquire(path: Path, *, is_shared: bool = False) -> TextIO:
     path.touch(0o600)
     file = path.open("a+")
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         owner = file.read().strip()
         file.close()
         raise OwnedElsewhere(int(owner) if owner else None) from None
-    file.truncate(0)  # a shared lock names its latest owner
+    file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file

@@ -1,12 +1,16 @@
-"""Free loopback ports and addresses for listeners that start later or in other processes."""
+"""Free ports and addresses for listeners that start later or in other processes."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import random
 import socket
 import sys
+import tempfile
 from collections import deque
+from collections.abc import Generator
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
@@ -53,6 +57,16 @@ def free_address(port: int) -> str:
                 continue
             return address
     return LOOPBACK
+
+
+@contextlib.contextmanager
+def unix_socket() -> Generator[Path]:
+    """Draw the address of a Unix socket, in a folder of this user that is removed at the end.
+
+    It has about 100 characters at most (unix(7)), and so it is in no folder that the user chose.
+    """
+    with tempfile.TemporaryDirectory(prefix="localazure-") as folder:
+        yield Path(folder, "socket")
 
 
 @atexit.register

@@ -40,11 +40,8 @@ WORKER = "LOCALAZURE_WORKER"
 RUN_ACTIVITIES_TWICE = "LOCALAZURE_RUN_ACTIVITIES_TWICE"
 """App setting: run each activity that succeeded again, as Azure may do after a lost worker."""
 
-HOSTS = "LOCALAZURE_HOSTS"
-"""App setting: the number of Functions hosts that run the app, on one task hub and one port."""
-
-LEASE_SECONDS = "LOCALAZURE_LEASE_SECONDS"
-"""App setting: how long one of several hosts keeps its partitions without renewing its leases."""
+ENGINE = "LOCALAZURE_ENGINE"
+"""App setting of one of several hosts: the Unix socket of the engine of their task hub."""
 
 STORAGE_TOPIC = "storage"
 AZURE_ML_TOPIC = "azure-ml"

@@ -15,7 +15,7 @@ from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.task_hub import TaskHub
 from localazure.functions.durable.store.store import Store
 from localazure.scheduler.connected_workers import ConnectedWorkers
-from localazure.scheduler.work_items import WorkItems
+from localazure.scheduler.work_items import ProtocolItems
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -51,7 +51,7 @@ class Hub(TaskHub):
     def __init__(self, path: Path) -> None:
         settings = HubSettings(known=_AnyFunctions(), options=_OPTIONS)
         store = Store(path)
-        self.items = WorkItems()
+        self.items = ProtocolItems()
         self.workers = ConnectedWorkers(settings, self.items)
         super().__init__(settings, store, Dispatcher(settings, store, self.workers))
         self.dispatcher.start()

@@ -13,6 +13,7 @@ from localazure.functions.durable.protocol.calls import HasHubs, Write, streamin
 from localazure.functions.durable.protocol.client_service import stored_history
 from localazure.functions.durable.protocol.history_messages import in_chunks
 from localazure.scheduler.hubs import Hub
+from localazure.scheduler.work_items import ProtocolConnection
 
 # A worker of the Python SDK takes a stream for dead after 120 s without a message.
 PING_SECONDS: Final = 30.0
@@ -36,7 +37,7 @@ class WorkerService(HasHubs):
     @streaming
     async def GetWorkItems(self, request: pb.GetWorkItemsRequest, hub: Hub, write: Write) -> None:
         """Send work items until the worker leaves."""
-        worker = hub.items.connect(request)
+        worker = hub.items.connect(ProtocolConnection(request))
         item: pb.WorkItem | None = _PING
         try:
             while item is not None:

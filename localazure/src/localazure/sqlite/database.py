@@ -7,7 +7,7 @@ savepoint, commits them together, and then notifies their callers. An awaited tr
 Without fsync, a commit takes less time than a switch to a thread, so it is made at once, on the
 event loop.
 
-A file has one owner at a time, because owners cache its contents; except if `is_shared`.
+A file has one owner at a time, because owners cache its contents.
 """
 
 from __future__ import annotations
@@ -107,8 +107,6 @@ class Database:
         migrations: see `migrate`.
         is_fsynced: whether a commit survives not only a crash of the process but also one of the
         machine. An fsync takes a millisecond or two, so commits are made in a thread then.
-        is_shared: whether processes that all set this may write the file at the same time. Their
-        transactions must read all data that they depend on; SQLite's lock serializes them.
 
     Raises:
         DatabaseInUse: the file has another owner, which the message names.
@@ -121,26 +119,20 @@ class Database:
         migrations: Sequence[str],
         *,
         is_fsynced: bool = True,
-        is_shared: bool = False,
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._lock = owner_lock.acquire(
-                path.with_name(f"{path.name}.lock"), is_shared=is_shared
-            )
+            self._lock = owner_lock.acquire(path.with_name(f"{path.name}.lock"))
         except OwnedElsewhere as error:
             raise DatabaseInUse(
                 f"{path} is {error}: stop that one, or give this one a state folder of its own"
             ) from None
         opened: list[sqlite3.Connection] = []
         try:
-            # Only one of the processes that share a file creates it.
-            opening = path.with_name(f"{path.name}.opening")
-            with owner_lock.wait_for(opening) if is_shared else contextlib.nullcontext():
-                path.touch(0o600)  # those beside it get its mode
-                opened.append(connect(path, is_fsynced=is_fsynced))
-                migrate(opened[0], migrations)
-                opened.append(connect(path))
+            path.touch(0o600)  # those beside it get its mode
+            opened.append(connect(path, is_fsynced=is_fsynced))
+            migrate(opened[0], migrations)
+            opened.append(connect(path))
         except BaseException as error:
             for connection in opened:
                 connection.close()

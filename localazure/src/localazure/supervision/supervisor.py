@@ -34,12 +34,12 @@ from localazure.processes.atomic_file import write_atomically
 from localazure.processes.background import cancel
 from localazure.processes.lifetime import RECYCLE_STATUS, end
 from localazure.processes.owner_lock import OwnedElsewhere
-from localazure.processes.ports import free_address
+from localazure.processes.ports import free_address, unix_socket
 from localazure.processes.state_folder import make_state_folder, writable
 from localazure.runtime.certificates import ensure_certificates
 from localazure.runtime.environment import (
     AMQPS_PORT,
-    HOSTS,
+    ENGINE,
     LISTENERS,
     LOOPBACK,
     Environment,
@@ -53,6 +53,7 @@ from localazure.supervision.part import READY_FD_VARIABLE
 DEFAULT_PORT_BASE = 7070
 SERVICES = ("storage", "servicebus", "eventgrid", "machinelearning")
 FUNCTIONS = "functions"  # starts after the services and stops before them
+DURABLE = "functions.durable"  # the engine of several hosts: starts before them, stops after them
 # A part needs a few seconds; with fifteen busy processes per core, more than a minute.
 READY_TIMEOUT_SECONDS = 180.0
 # A part stops its children and drains; the Functions host waits for running invocations.
@@ -197,6 +198,11 @@ class PartProcess:
         """The file with the part's output."""
         return self.state / "logs" / f"{self.name}.log"
 
+    @property
+    def folder(self) -> Path:
+        """The folder with the part's state; the hosts and their engine have one."""
+        return self.state / self.name.partition("-")[0].partition(".")[0]
+
     async def start(self) -> None:
         """Start the part and wait until it is ready.
 
@@ -292,7 +298,9 @@ async def running(
     Raises:
         StartError: see `lock_state`, `draw_environment` and `PartProcess.start`.
     """
-    async with lock_state(options.state, notify) as lock:
+    async with contextlib.AsyncExitStack() as stack:
+        lock = await stack.enter_async_context(lock_state(options.state, notify))
+        address = stack.enter_context(unix_socket())
         environment = draw_environment(options)
         ensure_certificates(environment)
         environment.save()
@@ -301,19 +309,19 @@ async def running(
         # aiohttp reads the roots at its import, before the app's settings are applied.
         roots = {"SSL_CERT_FILE": str(environment.ca_bundle)}
         services = [PartProcess(name, options.state, lock) for name in SERVICES]
-        hosts = [
-            PartProcess(name, options.state, lock, roots | {HOSTS: str(options.hosts)})
-            for name in _names_of_hosts(options.hosts if has_app(options.app) else 0)
-        ]
-        parts = [*services, *hosts]
+        names = _names_of_hosts(options.hosts if has_app(options.app) else 0)
+        of_engine = {ENGINE: str(address)} if len(names) > 1 else {}
+        engine = [PartProcess(DURABLE, options.state, lock, roots | of_engine) for _ in of_engine]
+        hosts = [PartProcess(name, options.state, lock, roots | of_engine) for name in names]
+        # The host's triggers need the services.
+        groups = [services, engine, hosts]
         try:
-            # The host's triggers need the services.
-            for group in (services, hosts):
+            for group in groups:
                 async with asyncio.TaskGroup() as tasks:
                     for part in group:
                         tasks.create_task(_start(part, notify))
             write_atomically(endpoints, json.dumps(describe_endpoints(environment), indent=2))
-            keeper = asyncio.create_task(_keep_running(parts, notify))
+            keeper = asyncio.create_task(_keep_running([*services, *engine, *hosts], notify))
             try:
                 yield environment, keeper
             finally:
@@ -321,7 +329,7 @@ async def running(
         except* StartError as errors:
             raise StartError("\n".join(str(error) for error in errors.exceptions)) from None
         finally:
-            for group in (hosts, services):
+            for group in reversed(groups):
                 await asyncio.gather(*(part.stop() for part in group))
             endpoints.unlink(missing_ok=True)
 
@@ -381,7 +389,7 @@ async def keep_part_running(
                 f"{part.name} keeps dying:\n{part.log_tail()}\n"
                 f"All parts end. State is kept: {part.state} has what was acknowledged, and the "
                 "next `localazure up` on it goes on from there. If this part then dies again, "
-                f"move {part.state / part.name} away: it begins empty, the others keep theirs"
+                f"move {part.folder} away: it begins empty, the others keep theirs"
             )
         if is_recycled:
             notify(f"{part.name}: a function exceeded functionTimeout; its process is recycled")

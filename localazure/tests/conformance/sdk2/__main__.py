@@ -91,7 +91,8 @@ def main(python: str, sources: Path, *options: str) -> int:
         )
         print(installed.metadata(f"print('{SDK}', metadata.version('{SDK}'))"))
         for worker in ("localazure", "azure"):
-            Story(installed.python, copy_app(folder / worker / "app", with_sdk=True), worker).run()
+            app = copy_app(folder / worker / "app", with_sdk=True)
+            Story(installed.python, app, "--worker", worker).run()
             print(f"story of the app, --worker {worker}: passed")
         run_samples(installed, copy / SDK / "samples", folder / "samples.log")
         return run_tests(installed, copy / "tests", *options)

@@ -89,8 +89,8 @@ async def live(app: DurableApp, plan: list[Step], folder: Path) -> tuple[Any, An
     """Start or continue a plan; return its output and the entity's total, or None after a crash."""
     try:
         async with app.started(folder, drain_seconds=0) as functions, asyncio.timeout(20):
-            hub = functions.extension._api._hub  # pyright: ignore[reportPrivateUsage]
-            store = functions.extension._store  # pyright: ignore[reportPrivateUsage]
+            extension: Any = functions.extension
+            hub, store = extension.hub, extension.hub.store
             while UnreliableDatabase.lives != 0:
                 instance = store.instance("top")
                 if instance is None:

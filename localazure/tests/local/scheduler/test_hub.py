@@ -17,6 +17,7 @@ from harness.waiting import eventually
 from localazure.functions.durable.engine.instance import Status
 from localazure.functions.durable.runtime.activities import ActivityRunner
 from localazure.scheduler.hubs import Hub
+from localazure.scheduler.work_items import ProtocolConnection
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ CONTINUED = complete(orchestrationStatus=pb.ORCHESTRATION_STATUS_CONTINUED_AS_NE
 
 
 async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) -> None:
-    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    worker = hub.items.connect(ProtocolConnection(pb.GetWorkItemsRequest()))
     instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
@@ -69,7 +70,7 @@ async def test_an_answer_in_parts_and_activities_that_nobody_awaits(hub: Hub) ->
 
 
 async def test_an_action_that_is_not_known_fails_the_orchestration(hub: Hub) -> None:
-    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    worker = hub.items.connect(ProtocolConnection(pb.GetWorkItemsRequest()))
     instance_id = await hub.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
@@ -82,7 +83,7 @@ async def test_an_action_that_is_not_known_fails_the_orchestration(hub: Hub) -> 
 
 @pytest.mark.parametrize("recurse", [True, False])
 async def test_an_orchestrator_terminates_another(hub: Hub, *, recurse: bool) -> None:
-    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    worker = hub.items.connect(ProtocolConnection(pb.GetWorkItemsRequest()))
 
     async def answer(*actions: pb.OrchestratorAction) -> pb.OrchestratorRequest:
         episode = await worker.outbox.get()
@@ -132,7 +133,7 @@ async def test_an_orchestrator_terminates_another(hub: Hub, *, recurse: bool) ->
 async def test_a_continued_orchestration_keeps_its_tags_and_takes_the_new_version(
     hub: Hub,
 ) -> None:
-    worker = hub.items.connect(pb.GetWorkItemsRequest())
+    worker = hub.items.connect(ProtocolConnection(pb.GetWorkItemsRequest()))
     instance_id = await hub.start("orchestrator", opening_json='{"Tags": {"a": "b"}}')
     again = complete(
         orchestrationStatus=pb.ORCHESTRATION_STATUS_CONTINUED_AS_NEW,
@@ -156,7 +157,7 @@ async def test_an_activity_that_nobody_awaits_outlives_the_scheduler(
 ) -> None:
     file = tmp_path / "lasting.db"
     first = Hub(file)
-    worker = first.items.connect(pb.GetWorkItemsRequest())
+    worker = first.items.connect(ProtocolConnection(pb.GetWorkItemsRequest()))
     await first.start("orchestrator")
     episode = await worker.outbox.get()
     assert episode is not None
@@ -165,7 +166,7 @@ async def test_an_activity_that_nobody_awaits_outlives_the_scheduler(
     await eventually(lambda: len(first.store.activities()) == 1)
     await first.close()
     second = Hub(file)
-    worker = second.items.connect(pb.GetWorkItemsRequest())
+    worker = second.items.connect(ProtocolConnection(pb.GetWorkItemsRequest()))
     for _ in range(items):
         item = await worker.outbox.get()
         assert item is not None

@@ -6,7 +6,6 @@ Source: https://learn.microsoft.com/azure/azure-functions/functions-develop-loca
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 from collections.abc import Generator, Mapping
@@ -156,19 +155,3 @@ def time_zone(settings: Mapping[str, str]) -> tzinfo:
             f"the app setting {TIME_ZONE_SETTING} is {name!r}, which is not a known time zone; "
             "use a name such as Europe/Berlin"
         ) from None
-
-
-def number_above_zero(settings: Mapping[str, str], name: str, default: float) -> float:
-    """A number from the app settings, or the default.
-
-    Raises:
-        AppLoadError: the value is not a number, or not above 0.
-    """
-    text = settings.get(name) or str(default)
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise AppLoadError(f"the app setting {name} is {text!r}, not a number above 0")
-    return number

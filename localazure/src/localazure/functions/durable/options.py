@@ -16,10 +16,6 @@ from pydantic import BeforeValidator, Field
 from localazure import limits
 from localazure.configuration_file import OpenConfigurationModel
 from localazure.functions.durable.engine.instance import Execution
-from localazure.functions.durable.engine.partitions import (
-    DEFAULT_PARTITION_COUNT,
-    MOST_PARTITIONS,
-)
 from localazure.functions.durable.engine.versioning import FailureStrategy, MatchStrategy, accepts
 
 # The real host's default: "10X the number of processors on the current machine".
@@ -46,8 +42,6 @@ class _HttpSettings(OpenConfigurationModel):
 
 class _StorageProvider(OpenConfigurationModel):
     type: str = "azureStorage"
-    partition_count: Annotated[int, Field(gt=0, le=MOST_PARTITIONS)] = DEFAULT_PARTITION_COUNT
-    """The number of partitions of a task hub that several hosts share."""
 
 
 class DurableOptions(OpenConfigurationModel):

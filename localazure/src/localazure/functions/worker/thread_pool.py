@@ -71,7 +71,8 @@ class WorkerPool:
     async def run(self, call: Callable[[], T]) -> T:
         """Call a function in a thread, with the caller's context variables.
 
-        Cancelling the wait does not stop the call, because a thread cannot be stopped.
+        If the wait is canceled before the call begins, there is no call. Later it goes on, because
+        a thread cannot be stopped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -95,7 +96,7 @@ class WorkerPool:
         while (job := self._jobs.get()) is not None:
             call, future, loop = job
             try:
-                result, error = call(), None
+                result, error = None if future.cancelled() else call(), None
             except BaseException as raised:  # noqa: BLE001 - passed to the caller
                 result, error = None, raised
             self._outcomes.append((future, result, error))

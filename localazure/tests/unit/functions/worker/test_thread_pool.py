@@ -71,3 +71,18 @@ async def test_a_cancelled_call_frees_its_thread_when_it_returns(pool: WorkerPoo
     waiting = asyncio.create_task(pool.run(lambda: "next"))
     release.set()
     assert await waiting == "next"
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(pool: WorkerPool) -> None:
+    release = threading.Event()
+    blocking = [asyncio.create_task(pool.run(lambda: release.wait(30))) for _ in range(2)]
+    made: list[str] = []
+    waiting = asyncio.create_task(pool.run(lambda: made.append("cancelled")))
+    while not pool.waiting:
+        await asyncio.sleep(0.001)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    release.set()
+    await asyncio.gather(*blocking, pool.run(lambda: made.append("last")))
+    assert made == ["last"]
+    assert not pool.waiting

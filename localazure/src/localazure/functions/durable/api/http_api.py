@@ -89,9 +89,7 @@ class HttpApi:
         return handler
 
     def _has_key(self, request: web.Request) -> bool:
-        return self._opens_webhook(
-            request.query.get("code") or request.headers.get("x-functions-key")
-        )
+        return self._opens_webhook(key_of(request))
 
     # --- orchestrations ------------------------------------------------------------------------
 
@@ -280,6 +278,11 @@ def _guarded(
             return _error(code, text.format(error))
 
     return guarded
+
+
+def key_of(request: web.Request) -> str | None:
+    """The key in a request to the public API."""
+    return request.query.get("code") or request.headers.get("x-functions-key")
 
 
 def _is_local(_api: HttpApi, request: web.Request) -> bool:

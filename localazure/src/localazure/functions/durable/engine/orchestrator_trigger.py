@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.history import Event
-from localazure.functions.durable.engine.instance import Execution
+from localazure.functions.durable.engine.instance import Execution, Parent
 
 # The same values for all instances. The real extension's timers are queue messages, which live for
 # 7 days, so it instructs the SDK to split longer timers.
@@ -39,6 +39,28 @@ class OrchestratorTrigger:
     past: Sequence[Event]
     arrived: Sequence[Event]
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def parse(cls, body: str) -> Self:
+        """Return a trigger with this document, and of the execution what the document has."""
+        document = json.loads(body)
+        events: list[Event] = document["history"]
+        past = [event for event in events if event.pop("IsPlayed")]
+        arrived = events[len(past) :]
+        _, started = events[:2]
+        parent = document["parentInstanceId"]
+        execution = Execution(
+            instance_id=document["instanceId"],
+            execution_id=started["OrchestrationInstance"]["ExecutionId"],
+            name=started["Name"],
+            version=started["Version"],
+            input_json=started["Input"],
+            created_at=history.parse_timestamp(started["Timestamp"]),
+            parent=parent and Parent(instance_id=parent, execution_id="", event_id=-1),
+        )
+        trigger = cls(execution=execution, past=past, arrived=arrived)
+        vars(trigger)["body"] = body
+        return trigger
 
     @cached_property
     def body(self) -> str:

@@ -32,13 +32,10 @@ from localazure.functions.durable.runtime.entity_runner import EntityRunner
 from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.instance_cache import CachedInstance, InstanceCache
-from localazure.functions.durable.runtime.shared_activities import SharedActivities
 from localazure.functions.durable.runtime.timers import TimerQueue
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.runtime.worker import Worker
-from localazure.functions.durable.store.leases import LeasesChanged
 from localazure.functions.durable.store.records import Delivery, EpisodeCommit, Message, Rewrite
-from localazure.functions.durable.store.shared_store import SharedStore
 from localazure.functions.durable.store.store import Store
 
 _logger = logging.getLogger(__name__)
@@ -63,7 +60,7 @@ class Dispatcher:
         worker: runs the code.
         mail: the messages that wait.
         completion_waiters: tasks that wait until an instance's status has changed.
-        activities: the activities that this host runs.
+        activities: the scheduled activities.
     """
 
     def __init__(self, settings: HubSettings, store: Store, worker: Worker) -> None:
@@ -82,11 +79,7 @@ class Dispatcher:
             settings.options.max_concurrent_orchestrator_functions,
             self._run_episode,
         )
-        self.activities = (
-            SharedActivities(settings, store, worker)
-            if isinstance(store, SharedStore)
-            else ActivityRunner(settings, store, worker, self.deliver)
-        )
+        self.activities = ActivityRunner(settings, store, worker, self.deliver)
         self._entities = EntityRunner(
             settings=settings,
             worker=worker,
@@ -118,16 +111,9 @@ class Dispatcher:
             self._record_ends(target)
 
     def begin(self, execution: Execution) -> None:
-        """Run an instance whose creation is durable. In a shared hub, its host polls for it."""
-        if self._store.is_shared:
-            return
+        """Run an instance whose creation is durable."""
         self._live.begin(Instance.created(execution))
         self.wake(execution.instance_id)
-
-    def posted(self, message: Message) -> None:
-        """Deliver a durable message. In a shared hub, the receiver's host polls for it."""
-        if not self._store.is_shared:
-            self.deliver(message)
 
     def deliver(self, message: Message) -> None:
         """Deliver a message that is durable, or whose timer or activity is durable."""
@@ -142,12 +128,7 @@ class Dispatcher:
         queue.request(target)
 
     def go_on(self, rewritten: Rewrite) -> None:
-        """Reload an instance whose history was rewritten, and start its open steps.
-
-        In a shared hub, the owners reload it themselves (`SharedStore.rewrite`).
-        """
-        if self._store.is_shared:
-            return
+        """Reload an instance whose history was rewritten, and start its open steps."""
         self._live.drop(rewritten.instance_id)
         for activity in rewritten.activities:
             self.activities.add(activity)
@@ -162,16 +143,12 @@ class Dispatcher:
     def _on_failure(self, error: BaseException) -> None:
         if self._reload is not None:
             return
-        if isinstance(error, LeasesChanged):
-            _logger.info("%s", error)
-            self._read_anew()
-        else:
-            _logger.error(
-                "the task hub cannot be written to: reloading it in %g s",
-                work_queue.RETRY_SECONDS,
-                exc_info=error,
-            )
-            self._reload_later()
+        _logger.error(
+            "the task hub cannot be written to: reloading it in %g s",
+            work_queue.RETRY_SECONDS,
+            exc_info=error,
+        )
+        self._reload_later()
 
     def _reload_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -213,7 +190,7 @@ class Dispatcher:
     async def _run_episode(self, instance_id: str) -> None:
         if self._reload is not None:
             return  # the reload wakes the instance
-        live = self._live.load(instance_id) if self._store.owns(instance_id) else None
+        live = self._live.load(instance_id)
         if live is None:
             self._record_ends(instance_id)  # of activities that nobody awaits
             self.mail.clear(instance_id)
@@ -387,10 +364,6 @@ class CompletionWaiters:
             waiting.discard(future)
             if not waiting:
                 self._waiting.pop(instance_id, None)
-
-    def instance_ids(self) -> list[str]:
-        """The instances that tasks wait for."""
-        return list(self._waiting)
 
     def notify(self, instance_id: str) -> None:
         """Wake the waiters of an instance whose change is durable."""

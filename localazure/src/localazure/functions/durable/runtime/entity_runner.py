@@ -9,7 +9,6 @@ from localazure.functions.durable.runtime.hub_settings import HubSettings
 from localazure.functions.durable.runtime.inboxes import Inboxes
 from localazure.functions.durable.runtime.work_queue import WorkQueue
 from localazure.functions.durable.runtime.worker import Worker
-from localazure.functions.durable.store.leases import LeasesChanged
 from localazure.functions.durable.store.records import Delivery, Entity, EntityCommit, Message
 from localazure.functions.durable.store.store import Store
 from localazure.sqlite.database import LaneBroken
@@ -65,9 +64,9 @@ class EntityRunner:
             )
             try:
                 delivery = await self._store.commit_entity(turn)
-            except (LeasesChanged, LaneBroken):
+            except LaneBroken:
                 if generation != self._store.generation:
-                    continue  # another host owns the entity, or the store was reloaded
+                    continue  # the store was reloaded
                 raise
             self._mail.remove(identifier, turn.consumed)
             self._deliver(delivery)

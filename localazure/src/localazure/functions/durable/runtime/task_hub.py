@@ -231,4 +231,4 @@ class TaskHub:
         """
         message = self.store.message(target, event)
         await self.store.post(message)
-        self.dispatcher.posted(message)
+        self.dispatcher.deliver(message)

@@ -85,10 +85,6 @@ class InstanceQuery:
     newest_first: bool = False
 
 
-UNNUMBERED = 0
-"""The sequence number of a message that will be numbered by the transaction that writes it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """An event on its way to an instance or an entity.

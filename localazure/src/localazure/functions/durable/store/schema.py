@@ -68,17 +68,10 @@ MIGRATIONS = (
         WHERE status IN ('Pending', 'Running', 'Suspended');
     """,
     """
-    -- Used by several hosts on one task hub only; a single host leaves all of it as it is.
-    CREATE TABLE leases (
-        partition INTEGER PRIMARY KEY,
-        owner TEXT NOT NULL,                     -- id of a host
-        epoch INTEGER NOT NULL,                  -- a writer with another one is refused
-        expires_at_us INTEGER NOT NULL
-    );
-    CREATE TABLE arrivals (                      -- numbers messages and instances as they commit
-        last INTEGER NOT NULL
-    );
-    INSERT INTO arrivals VALUES (0);
+    -- Of several hosts that wrote one file; dropped below.
+    CREATE TABLE leases (partition INTEGER PRIMARY KEY, owner TEXT, epoch INTEGER,
+        expires_at_us INTEGER);
+    CREATE TABLE arrivals (last INTEGER);
     ALTER TABLE instances ADD COLUMN arrival INTEGER;
     CREATE INDEX instances_arrived ON instances (arrival)
         WHERE started = 0 AND arrival IS NOT NULL;
@@ -88,5 +81,11 @@ MIGRATIONS = (
     ALTER TABLE instances ADD COLUMN opening_json TEXT;    -- more fields of ExecutionStarted
     ALTER TABLE activities ADD COLUMN context_json TEXT;   -- more fields of TaskScheduled
     ALTER TABLE entities ADD COLUMN locked_by TEXT;        -- id of an orchestration
+    """,
+    """
+    DROP TABLE leases;
+    DROP TABLE arrivals;
+    DROP INDEX instances_arrived;
+    ALTER TABLE instances DROP COLUMN arrival;
     """,
 )

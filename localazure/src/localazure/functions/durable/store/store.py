@@ -1,10 +1,9 @@
 """The task hub on SQLite: all changes of one episode are one transaction.
 
-Only one process writes this store (`localazure.sqlite.database.Database`; `shared_store` is for
-several), so sequence numbers are assigned in memory, in the order in which transactions are
-submitted. An awaited transaction is durable. A submitted transaction never becomes durable without
-all transactions submitted before it (`localazure.sqlite.database.Lane`). Reads return only durable
-rows.
+Only one process writes this store (`localazure.sqlite.database.Database`), so sequence numbers are
+assigned in memory, in the order in which transactions are submitted. An awaited transaction is
+durable. A submitted transaction never becomes durable without all transactions submitted before it
+(`localazure.sqlite.database.Lane`). Reads return only durable rows.
 """
 
 from __future__ import annotations
@@ -53,11 +52,8 @@ _ALL = InstanceQuery()
 class Store:
     """The task hub in one SQLite file."""
 
-    is_shared = False
-    """Whether other hosts write it, too. If so, `SharedStore.arrived` returns what was sent."""
-
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, MIGRATIONS, is_shared=self.is_shared)
+        self._database = Database(path, MIGRATIONS)
         ((last,),) = self._database.read("SELECT coalesce(max(sequence), 0) FROM inbox")
         self._sequences = itertools.count(last + 1)
         self._lane = Lane()
@@ -90,15 +86,15 @@ class Store:
 
     async def post(self, message: Message) -> None:
         """Put a message into an inbox."""
-        await self._send(lambda db: transactions.post(db, message))
+        await self._submit(lambda db: transactions.post(db, message))
 
     def complete_activity(self, event_id: int, message: Message) -> asyncio.Future[bool]:
         """Record the end of an activity, once."""
-        return self._send(lambda db: transactions.complete_activity(db, event_id, message))
+        return self._submit(lambda db: transactions.complete_activity(db, event_id, message))
 
     async def postpone_activity(self, activity: Activity) -> bool:
         """Postpone an activity."""
-        return await self._write(lambda db: transactions.postpone_activity(db, activity))
+        return await self._submit(lambda db: transactions.postpone_activity(db, activity))
 
     def commit(self, turn: EpisodeCommit, *, is_patient: bool = False) -> asyncio.Future[Delivery]:
         """Commit an episode; see `Database.submit` for `is_patient`."""
@@ -114,19 +110,11 @@ class Store:
 
     async def purge(self, instance_ids: Sequence[str]) -> int:
         """Delete finished instances."""
-        return await self._write(lambda db: transactions.purge(db, instance_ids))
+        return await self._submit(lambda db: transactions.purge(db, instance_ids))
 
     async def put_entity(self, entity: Entity) -> None:
         """Write an entity's row, or delete it."""
         await self._submit(lambda db: transactions.put_entity(db, entity))
-
-    def _send(self, transaction: Transaction[T]) -> asyncio.Future[T]:
-        """Write something for an instance that is not a decision of the engine."""
-        return self._write(transaction)
-
-    def _write(self, transaction: Transaction[T]) -> asyncio.Future[T]:
-        """Write something that does not depend on the engine's memory."""
-        return self._submit(transaction)
 
     def _submit(
         self, transaction: Transaction[T], *, is_patient: bool = False
@@ -142,11 +130,6 @@ class Store:
             self.on_failure(error)
 
     # --- reading -------------------------------------------------------------------------------
-
-    def owns(self, target: str) -> bool:
-        """Whether this host runs an instance or entity."""
-        del target
-        return True
 
     def instance(self, instance_id: str) -> Instance | None:
         """Return an instance; None if it does not exist."""
@@ -237,13 +220,8 @@ class Store:
 
     def inbox(self) -> list[Message]:
         """All waiting messages."""
-        return self._messages_after(0)
-
-    def _messages_after(self, sequence: int) -> list[Message]:
         rows = self._database.read(
-            "SELECT sequence, target, execution_id, event_json FROM inbox WHERE sequence > ?"
-            " ORDER BY sequence",
-            (sequence,),
+            "SELECT sequence, target, execution_id, event_json FROM inbox ORDER BY sequence"
         )
         return [
             Message(

@@ -244,7 +244,7 @@ def _create(connection: sqlite3.Connection, execution: Execution) -> str | None:
 def _post(connection: sqlite3.Connection, message: Message) -> bool:
     """Insert a message. Returns False if its receiver is not live or has another execution."""
     values = (
-        message.sequence or _next_arrival(connection),
+        message.sequence,
         message.target,
         message.execution_id,
         json.dumps(message.event, separators=(",", ":")),
@@ -258,11 +258,6 @@ def _post(connection: sqlite3.Connection, message: Message) -> bool:
         (*values, message.target, message.execution_id, *_LIVE),
     )
     return inserted.rowcount == 1
-
-
-def _next_arrival(connection: sqlite3.Connection) -> int:
-    (last,) = connection.execute("UPDATE arrivals SET last = last + 1 RETURNING last").fetchone()
-    return last
 
 
 def _consume(connection: sqlite3.Connection, messages: Sequence[Message]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,26 +11,23 @@ from pathlib import Path
 from azure.functions.meta import Datum
 
 from localazure.faults.injector import Injector
-from localazure.faults.plan import OF_ACTIVITIES, OF_SIGNALS
 from localazure.functions.app import binding_kinds
 from localazure.functions.app.loader import LoadedFunction
 from localazure.functions.app.user_traceback import users_traceback
 from localazure.functions.configuration.app_settings import resolve_references
-from localazure.functions.configuration.several_hosts import sharing_of
-from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions, Trigger
+from localazure.functions.durable.app_description import AppDescription
+from localazure.functions.durable.engine.invocation import FunctionFailed, Trigger
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.extension import DurableExtension
+from localazure.functions.durable.hosts.host_link import HostLink
 from localazure.functions.durable.options import DurableOptions
-from localazure.functions.durable.runtime.app_functions import AppFunctions
-from localazure.functions.durable.runtime.app_worker import AppWorker
-from localazure.functions.durable.runtime.hub_settings import Clock, HubSettings, utc_now
-from localazure.functions.durable.runtime.worker import Worker
+from localazure.functions.durable.runtime.hub_settings import Clock, utc_now
 from localazure.functions.errors import AppLoadError, NotJsonError
 from localazure.functions.http.authorization import KeyRing
 from localazure.functions.triggers.durable import sdk_version
 from localazure.functions.worker import orchestrators
 from localazure.functions.worker.invocation import Invoker, TriggerData
-from localazure.runtime.environment import RUN_ACTIVITIES_TWICE
+from localazure.runtime.environment import ENGINE, RUN_ACTIVITIES_TWICE
 
 
 class DurableFunctions:
@@ -59,7 +55,6 @@ class DurableFunctions:
         """
         self._invoker = invoker
         self._speaks_protocol = sdk_version.speaks_protocol()
-        self._service = contextlib.AsyncExitStack()
         self._functions: dict[str, LoadedFunction] = {}
         for function in functions:
             name = function.durable_name.lower()
@@ -68,11 +63,7 @@ class DurableFunctions:
                     f"the durable functions {self._functions[name].name} and {function.name} "
                     f"both go by the name {function.durable_name!r}"
                 )
-            if (
-                function.trigger.kind == binding_kinds.ORCHESTRATION_TRIGGER
-                and not function.is_async
-                and not self._speaks_protocol
-            ):
+            if self._replays(function) and not function.is_async:
                 function = replace(function, call=orchestrators.wrap(function.call))  # noqa: PLW2901 - the same one, faster
             self._functions[name] = function
         try:
@@ -80,61 +71,44 @@ class DurableFunctions:
             options.check_hub_name()
         except ValueError as error:
             raise AppLoadError(str(error)) from None
-        always = app_settings.get(RUN_ACTIVITIES_TWICE, "").lower() in {"true", "1"}
-
-        def runs_twice(activity: str) -> bool:
-            return always or faults.next(f"activity/{activity}", OF_ACTIVITIES) is not None
-
-        def signals_twice(entity: str) -> bool:
-            return faults.next(f"signal/{entity}", OF_SIGNALS) is not None
-
         self.hub_name = options.hub_name
-        settings = HubSettings(
-            known=KnownFunctions(
-                orchestrator=self._names(binding_kinds.ORCHESTRATION_TRIGGER),
-                activity=self._names(binding_kinds.ACTIVITY_TRIGGER),
-                entity=self._names(binding_kinds.ENTITY_TRIGGER),
-            ),
-            options=options,
-            clock=clock,
-        )
-        self.extension = DurableExtension(
-            database_path=database_path,
+        app = AppDescription(
             base_url=base_url,
             system_key=keys.system,
-            opens_webhook=keys.opens_webhook,
-            settings=settings,
-            worker=self._worker(
-                settings,
-                AppFunctions(
-                    invoke=self._invoke, runs_twice=runs_twice, signals_twice=signals_twice
-                ),
-            ),
-            sharing=sharing_of(app_settings),
+            options=options,
+            functions={
+                "orchestrator": self._names(binding_kinds.ORCHESTRATION_TRIGGER),
+                "activity": self._names(binding_kinds.ACTIVITY_TRIGGER),
+                "entity": self._names(binding_kinds.ENTITY_TRIGGER),
+            },
+            runs_activities_twice=app_settings.get(RUN_ACTIVITIES_TWICE, "").lower()
+            in {"true", "1"},
+            speaks_protocol=self._speaks_protocol,
         )
-
-    def _worker(self, settings: HubSettings, functions: AppFunctions) -> Worker:
-        if not self._speaks_protocol:
-            return AppWorker(settings, functions)
-        # It loads gRPC, which the SDK has brought.
-        from localazure.functions.durable.protocol.app_functions_worker import AppFunctionsWorker
-
-        return AppFunctionsWorker(settings, functions)
+        self.extension: DurableExtension | HostLink
+        if engine := app_settings.get(ENGINE):
+            self.extension = HostLink(
+                app, address=Path(engine), opens_webhook=keys.opens_webhook, invoke=self._invoke
+            )
+        else:
+            self.extension = DurableExtension(
+                app,
+                database_path=database_path,
+                opens_webhook=keys.opens_webhook,
+                invoke=self._invoke,
+                faults=faults,
+                clock=clock,
+            )
 
     async def start(self) -> None:
         """Start the engine; unfinished orchestrations continue."""
         if self._speaks_protocol:
-            from localazure.functions.durable.protocol.serving import OneHub, serving
-
             self._invoker.separate()  # its clients may be synchronous, in any function
-            service = serving(OneHub(self.extension.hub))
-            self.extension.use_grpc(await self._service.enter_async_context(service))
         await self.extension.start()
 
     async def stop(self, drain_seconds: float) -> None:
         """Stop the engine; unfinished work continues at the next start."""
         await self.extension.stop(drain_seconds)
-        await self._service.aclose()
         if self._speaks_protocol:
             return
         from azure.durable_functions.models.utils import http_utils
@@ -144,11 +118,18 @@ class DurableFunctions:
         if close := getattr(http_utils, "_close_session", None):
             await close()
 
+    def _replays(self, function: LoadedFunction) -> bool:
+        """Whether it is an orchestrator that takes an `OrchestratorTrigger`."""
+        kind = function.trigger.kind
+        return kind == binding_kinds.ORCHESTRATION_TRIGGER and not self._speaks_protocol
+
     def _names(self, kind: str) -> list[str]:
         return [one.durable_name for one in self._functions.values() if one.trigger.kind == kind]
 
     async def _invoke(self, name: str, trigger: Trigger) -> str | None:
         function = self._functions[name.lower()]
+        if self._replays(function) and isinstance(trigger, str):
+            trigger = OrchestratorTrigger.parse(trigger)
         if isinstance(trigger, OrchestratorTrigger):
             data = TriggerData(None, argument=orchestrators.TriggerContext(trigger))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from harness.durable_records import AT, NOW, an_execution
 from localazure.functions.durable.engine import history
 from localazure.functions.durable.engine.instance import Execution, Instance, Status
+from localazure.functions.durable.store import transactions
 from localazure.functions.durable.store.records import (
     Activity,
     Conflict,
@@ -20,8 +22,11 @@ from localazure.functions.durable.store.records import (
     InstanceExists,
     InstanceFinished,
     InstanceQuery,
+    Message,
 )
+from localazure.functions.durable.store.schema import MIGRATIONS
 from localazure.functions.durable.store.store import Store
+from localazure.sqlite.database import connect, migrate
 
 
 @pytest.fixture
@@ -68,6 +73,22 @@ async def test_a_conflict_changes_nothing(store: Store) -> None:
     assert store.history("e0") == []
     assert store.activities() == []
     assert store.to_start() == ["i0"]
+
+
+async def test_a_file_that_several_hosts_wrote_by_leases_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "hub.db"
+    with contextlib.closing(connect(path)) as connection:
+        migrate(connection, MIGRATIONS[:4])
+        transactions.create(connection, execution())
+        connection.execute("UPDATE instances SET arrival = 7")
+        connection.execute("INSERT INTO leases VALUES (0, 'host', 1, 1)")
+        transactions.post(
+            connection, Message(target="i0", event=history.event_raised(AT, "go", "1"), sequence=8)
+        )
+    with contextlib.closing(Store(path)) as store:
+        assert store.to_start() == ["i0"]
+        assert [message.sequence for message in store.inbox()] == [8]
+        assert store.message("i0", {}).sequence == 9
 
 
 async def test_an_id_is_free_again_once_its_instance_has_finished(store: Store) -> None:
