@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
@@ -23,11 +23,13 @@ from orchestrations.rollout.rollout import rollout
 from orchestrations.training.retraining import retraining
 from tests.fakes.storage_account import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
-from tests.simulation.releases import Release
 from tests.simulation.scheduler import START
 from tests.simulation.task_hub import HubInstance
-from tests.simulation.world import World
 from tests.unit.orchestrations.examples import version_of
+
+if TYPE_CHECKING:
+    from tests.simulation.releases import Release
+    from tests.simulation.world import World
 
 Partition = str | None
 MANIFEST_DEPTH = 3
@@ -200,6 +202,10 @@ class Evidence:
     def data_of(self, alert: Any) -> Any:
         """The data of an alert's document."""
         return json.loads(alert.content)["data"]
+
+    def landings_told(self, kind: str) -> set[str]:
+        """The landings about which operators have an alert of a kind."""
+        return {self.data_of(it)["landing"] for it in self.alerts if it.subject == kind}
 
     @cached_property
     def letters(self) -> Counter[str]:

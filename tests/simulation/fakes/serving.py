@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tests.fakes.azure_ml import refusal
-from tests.simulation.rollout_items import (
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.story import (
     ModelEnd,
     ModelFate,
     NoRequests,
-)
-from tests.simulation.scheduler import Scheduler
-from tests.simulation.story import (
     Story,
 )
 
