@@ -24,6 +24,8 @@ from tests.simulation.features import (
     jobs_of_checks,
     minimum_change,
     notifications,
+    overwritten,
+    pausing,
     preemption,
     promotions,
     redrives,
@@ -69,6 +71,8 @@ _MODULES = (
     redrives,
     claims,
     events,
+    overwritten,
+    pausing,
 )
 FEATURES: tuple[Feature, ...] = tuple(each.FEATURE for each in _MODULES)
 CHANGES: Mapping[str, Change] = {
