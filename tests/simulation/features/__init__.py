@@ -1,6 +1,6 @@
 """The features of the app, each with its part of the simulation in one module.
 
-A week is drawn in this order. To add a feature: a module here, and its name in `_MODULES`.
+A week is drawn in this order. To add a feature: a module here, and its name in `MODULES`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tests.simulation.feature import Change, Feature, Invariant, Mistake
     from tests.simulation.story import Story
 
-_MODULES = (
+MODULES = (
     settling,
     copies,
     shrunk,
@@ -74,7 +74,7 @@ _MODULES = (
     overwritten,
     pausing,
 )
-FEATURES: tuple[Feature, ...] = tuple(each.FEATURE for each in _MODULES)
+FEATURES: tuple[Feature, ...] = tuple(each.FEATURE for each in MODULES)
 CHANGES: Mapping[str, Change] = {
     name: change for feature in FEATURES for name, change in feature.changes.items()
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def batches_that_break_a_rule_are_held(evidence: Evidence) -> Iterator[str]:
-    """No batch is trained on that has changed too much, or has too many files twice."""
+    """No batch is trained on that breaks a rule, unless a person releases it."""
     for it in started_batches(evidence):
         checks, old, new = it.pipeline.checks, it.old, it.new
         if checks is None:
@@ -29,6 +29,8 @@ def batches_that_break_a_rule_are_held(evidence: Evidence) -> Iterator[str]:
         duplicates = len(new) - len(set(new.values()))
         if duplicates > (checks.duplicates_at_most or 1.0) * len(new):
             yield f"{it.run} was started, and {duplicates} of {len(new)} files are duplicates"
+        if not (checks.files_at_least or 0) <= len(new) <= (checks.files_at_most or len(new)):
+            yield f"{it.run} was started with {len(new)} files"
 
 
 # One of three files is overwritten: fewer are allowed.
@@ -42,7 +44,10 @@ FEATURE = Feature(
     changes={
         "checks": Change(
             weight=0.15, sections={"checks": {"changed_at_most": 0.3, "duplicates_at_most": 0.4}}
-        )
+        ),
+        "numbers of files": Change(
+            weight=0.15, sections={"checks": {"files_at_least": 2, "files_at_most": 8}}, apart=True
+        ),
     },
     invariants=(batches_that_break_a_rule_are_held,),
     mistakes={

@@ -110,7 +110,7 @@ def failing_landings_are_shown(evidence: Evidence) -> Iterator[str]:
         until = min(again, default=world.scheduler.time())
         for at, states in world.acts.looked:
             state = states.get(pipeline_of_landing(failure.landing))
-            if reconciled_at <= at < until and state not in ("needs-a-human", None):
+            if reconciled_at <= at < until and state not in ("needs-a-human", "paused", None):
                 yield f"{failure.landing} failed at {failure.at:.0f} s: {state} at {at:.0f} s"
 
 

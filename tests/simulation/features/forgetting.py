@@ -126,6 +126,7 @@ FEATURE = Feature(
         ),
     },
     kept={
+        "a file is left out of a batch with a forgotten one": LEFT_OUT,
         "a blob is forgotten after a champion was scored on new files": quiet_week(
             Deploy(at=100, floor=0.7, changes=("jobs of checks",)),
             *(Upload(at=HOUR, path=f"{n}.png", content=f"{n}") for n in range(3)),

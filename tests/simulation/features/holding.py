@@ -44,7 +44,7 @@ def _held_alerts(evidence: Evidence) -> list[Any]:
 def one_hold_has_one_alert(evidence: Evidence) -> Iterator[str]:
     """Batches of a zone that are held one after another are one alert for each reason."""
     holds, held = Counter[str](), set[str]()
-    for batch in evidence.batches:
+    for batch in evidence.batches_of_all:
         zone = landing_instance(batch.result.pipeline, batch.dataset.partition)
         is_held = batch.result.outcome == "held"
         holds[zone] += is_held and zone not in held

@@ -9,7 +9,8 @@ from unittest import mock
 
 from handlers.landing import comparing
 from handlers.operate.api import pausing
-from tests.simulation.excuses import excused
+from orchestrations.names import landing_instance
+from tests.simulation.excuses import excused, overlap
 from tests.simulation.feature import LAST_UPLOAD, Drawn, Feature, Mistake, Week, asked
 from tests.simulation.people import WHY
 from tests.simulation.scheduler import START
@@ -40,28 +41,40 @@ def _drawn(chance: random.Random, week: Week) -> Iterator[Item]:
 
 
 async def _pause(acts: Acts, item: Pause) -> None:
-    if await _change(acts, "pause_pipeline"):
-        acts.accept(Pause, f"{item.at}")
+    await _change(acts, "pause_pipeline", item)
 
 
 async def _resume(acts: Acts, item: Resume) -> None:
-    acts.accept(Resume, f"{item.at}")  # it may take effect without an answer
-    await _change(acts, "resume_pipeline")
+    await _change(acts, "resume_pipeline", item)
 
 
-async def _change(acts: Acts, route: str) -> bool:
+async def _change(acts: Acts, route: str, item: Act) -> None:
     answer = await acts.post(route, WHY, name=acts.world.pipeline.name)
     # 404: the pipeline is not deployed now.
     assert answer.status in (200, 404), answer
-    return answer.status == 200
+    if answer.status == 200:
+        acts.accept(type(item), f"{item.at}")
 
 
-def _pauses(evidence: Evidence) -> Iterator[tuple[float, float]]:
-    """When the pipeline was surely paused."""
-    accepted = evidence.world.acts.accepted
-    for asked_at, since in accepted[Pause].items():
-        ends = (at for at in accepted[Resume].values() if at >= float(asked_at))
+def _sure_pauses(evidence: Evidence) -> Iterator[tuple[float, float]]:
+    """From the answer about each pause until somebody first asked for its end."""
+    asked_at = [item.at for item in evidence.world.story.items if isinstance(item, Resume)]
+    for paused_at, since in evidence.world.acts.accepted[Pause].items():
+        ends = (at for at in asked_at if at >= float(paused_at))
         yield since, min(ends, default=evidence.world.scheduler.time())
+
+
+def paused_seconds(evidence: Evidence, began: float, ended: float) -> float:
+    """For how long of a span of time the pipeline was paused at the most."""
+    accepted = evidence.world.acts.accepted
+    pauses = [item.at for item in evidence.world.story.items if isinstance(item, Pause)]
+    # After an outage, the end of a pause may be asked for before the pause is.
+    ends = (
+        min((it for it in accepted[Resume].values() if it >= since), default=ended)
+        for at in pauses
+        for since in [accepted[Pause].get(f"{at}", at)]
+    )
+    return sum(overlap(began, ended, *span) for span in zip(pauses, ends, strict=True))
 
 
 def nothing_is_trained_on_in_a_pause(evidence: Evidence) -> Iterator[str]:
@@ -71,7 +84,7 @@ def nothing_is_trained_on_in_a_pause(evidence: Evidence) -> Iterator[str]:
         name = f"released/{batch.result.pipeline}/{batch.dataset.version}"
         if batch.result.outcome != "started" or evidence.records(name):
             continue
-        for since, until in _pauses(evidence):
+        for since, until in _sure_pauses(evidence):
             compared_by = at + COMPARING_SECONDS + excused(evidence, at, until)
             if since <= at and compared_by < until:
                 yield f"{batch.batch} was frozen at {at:.0f} s, paused from {since:.0f} s"
@@ -79,12 +92,15 @@ def nothing_is_trained_on_in_a_pause(evidence: Evidence) -> Iterator[str]:
 
 def what_a_pause_held_goes_on_after_it(evidence: Evidence) -> Iterator[str]:
     """When all has come to rest and no pause is in force, none holds a batch."""
-    accepted, name = evidence.world.acts.accepted, evidence.world.pipeline.name
-    last = max(accepted[Pause].values(), default=0.0)
-    if not evidence.world.is_idle or not any(at > last for at in accepted[Resume].values()):
+    name = evidence.world.pipeline.name
+    pause = evidence.records(f"paused/{name}").get(f"paused/{name}.json")
+    if not evidence.world.is_idle or (pause is not None and pause["resumed_at"] is None):
         return
+    # A zone that is not whole is listed when its marker comes, and operators know.
+    overdue = evidence.landings_told("landing-overdue")
     for record, held in evidence.records(f"held/{name}/").items():
-        if held["reason"] == "paused":
+        landing = landing_instance(name, held["dataset"]["partition"])
+        if held["reason"] == "paused" and landing not in overdue:
             yield f"{record} is still held: {held['message']}"
 
 

@@ -16,6 +16,7 @@ from orchestrations.landing import settling
 from orchestrations.names import landing_instance
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.feature import Change, Feature, Mistake
+from tests.simulation.features.pausing import paused_seconds
 from tests.simulation.folders import PIPELINES_FOLDER
 from tests.simulation.planting import body, round_without
 from tests.simulation.scheduler import START
@@ -100,7 +101,7 @@ def every_whole_batch_is_accounted_for(evidence: Evidence) -> Iterator[str]:
     for number, snapshot in enumerate(world.zone):
         following = world.zone[number + 1].at if number + 1 < len(world.zone) else end
         for release, since, until in _under_releases(evidence, snapshot.at, following):
-            if until - since < NOTICED_AFTER_SECONDS:
+            if until - since - paused_seconds(evidence, since, until) < NOTICED_AFTER_SECONDS:
                 continue
             pipeline = release.pipeline
             batches = evidence.content(pipeline, snapshot.blobs)
