@@ -10,6 +10,7 @@ from handlers.operate.reconciliation import landings
 from orchestrations.names import landing_instance
 from tests.simulation.excuses import SERVICES_OF_ALERTS, excused, shut_seconds
 from tests.simulation.feature import Change, Feature, Mistake
+from tests.simulation.features.pausing import paused_seconds
 from tests.simulation.scheduler import START
 from tests.simulation.started_batches import batches_with_waits, started_batches
 from tests.simulation.story import HOUR, Item, Upload
@@ -48,6 +49,7 @@ def nothing_waits_longer_than_its_age(evidence: Evidence) -> Iterator[str]:
         due = (max(since, deployed_at) - START).total_seconds() + age
         due += 2 * evidence.world.story.reconcile_every + shut_seconds(evidence)
         at = (batch.dataset.frozen_at - START).total_seconds()
+        due += paused_seconds(evidence, 0.0, at)
         if at - due > excused(evidence, due - age, max(at, due), SERVICES_OF_ALERTS):
             yield f"{batch.batch} was frozen at {at:.0f} s, and had waited since {since}"
 
