@@ -18,8 +18,8 @@ from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import BatchComparison, RecordBatch
-from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import InvalidResults
 from orchestrations.landing.decisions import Hold, decide

@@ -15,7 +15,7 @@ import yaml
 
 from handlers.platform.settings import APP_FOLDER
 from orchestrations.configuration.pipeline import Pipeline
-from orchestrations.contracts.landing import HoldReason
+from orchestrations.contracts.holds import HoldReason
 from tests.simulation import features
 from tests.simulation.folders import PIPELINES_FOLDER, QUEUED_PIPELINES_FOLDER
 

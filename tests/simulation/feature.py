@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
-from orchestrations.contracts.landing import HoldReason
+from orchestrations.contracts.holds import HoldReason
 from tests.simulation.story import DAY, Act, Item, Story, Zone
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from handlers.training.champions import choose_champion
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.rollouts import EndpointTraffic
 from orchestrations.rollout.decisions import main_deployment
-from tests.simulation.evidence import Evidence, Rollout
+from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import excused, overlap
 from tests.simulation.fakes.serving import GOOD_SECONDS, JOB_INTERVAL_SECONDS, NEVER, Deployment
 from tests.simulation.rollout_items import PromoteRollout, RollBackRollout
 from tests.simulation.story import HOUR, NoRequests, RemovePipeline
+from tests.simulation.subjects import Rollout
 
 ENDS = {
     "finished": "deployed",

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from orchestrations.contracts.landing import HoldReason
+from orchestrations.contracts.holds import HoldReason
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.features import FEATURES, INVARIANTS, MISTAKES
 from tests.simulation.story import Story

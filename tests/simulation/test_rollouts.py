@@ -12,7 +12,7 @@ import pytest
 
 from handlers.platform.activity_adapter import bodies
 from orchestrations.errors import RolloutImpossible
-from tests.simulation.evidence import Evidence, Rollout
+from tests.simulation.evidence import Evidence
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
     PromoteRollout,
@@ -36,6 +36,7 @@ from tests.simulation.story import (
     Upload,
     Zone,
 )
+from tests.simulation.subjects import Rollout
 from tests.simulation.task_hub import ActivityCall
 from tests.simulation.trial import check_well
 from tests.simulation.weeks import FIRST

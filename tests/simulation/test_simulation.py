@@ -16,14 +16,7 @@ from handlers.platform.clients import Clients
 from tests.simulation.drawing import draw
 from tests.simulation.features import KEPT
 from tests.simulation.features.forgetting import Forget
-from tests.simulation.story import (
-    HOUR,
-    Crash,
-    Deploy,
-    EveryActivityTwice,
-    QuestionFate,
-    Upload,
-)
+from tests.simulation.story import HOUR, Crash, Deploy, EveryActivityTwice, QuestionFate, Upload
 from tests.simulation.task_hub import ActivityCall, ExecutionMode
 from tests.simulation.trial import check_well, try_seed, try_story
 from tests.simulation.weeks import FIRST, quiet_week

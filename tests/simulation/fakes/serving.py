@@ -14,12 +14,7 @@ from typing import Any, Literal
 
 from tests.fakes.azure_ml import refusal
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.story import (
-    ModelEnd,
-    ModelFate,
-    NoRequests,
-    Story,
-)
+from tests.simulation.story import ModelEnd, ModelFate, NoRequests, Story
 
 Kind = Literal["online", "batch"]
 Shares = dict[str, int]

@@ -34,7 +34,8 @@ from tests.simulation.story import (
 from tests.simulation.weeks import FIRST, LATER, UPLOAD, quiet_week
 
 if TYPE_CHECKING:
-    from tests.simulation.evidence import Evidence, Rollout
+    from tests.simulation.evidence import Evidence
+    from tests.simulation.subjects import Rollout
     from tests.simulation.world import World
 
 Verb = Literal["approve", "reject"]

@@ -16,15 +16,7 @@ from tests.simulation.feature import Change, Feature, Mistake
 from tests.simulation.features.faults import nothing_waits_for_ever
 from tests.simulation.planting import body, never, nothing
 from tests.simulation.scheduler import START
-from tests.simulation.story import (
-    HOUR,
-    CallFault,
-    CancelRun,
-    JobEnd,
-    JobFate,
-    Outage,
-    OutageAfter,
-)
+from tests.simulation.story import HOUR, CallFault, CancelRun, JobEnd, JobFate, Outage, OutageAfter
 from tests.simulation.weeks import FIRST, UPLOAD, UPLOADED_AT, first_job, quiet_week
 
 if TYPE_CHECKING:
@@ -32,8 +24,9 @@ if TYPE_CHECKING:
 
     from handlers.platform.clients import Clients
     from orchestrations.contracts.training import GetJob, Job, ReadResults, SubmitJob
-    from tests.simulation.evidence import Evidence, Run
+    from tests.simulation.evidence import Evidence
     from tests.simulation.fakes.training import JobLife
+    from tests.simulation.subjects import Run
 
 
 # A run polls at least every five minutes; the rest is for its steps.
@@ -105,14 +98,14 @@ def outages_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
             yield f"{run.id} is {run.state} {gave_up - ended:.0f} s after its job: {message[:200]}"
 
 
-def _last_jobs(evidence: Evidence) -> Collection[JobLife]:
+def last_jobs(evidence: Evidence) -> Collection[JobLife]:
     """The job that each run came to last: a check's job may have been before it."""
     return {life.run: life for life in evidence.world.cluster.lives.values()}.values()
 
 
 def mistakes_are_paid_for_once(evidence: Evidence) -> Iterator[str]:
     """A job's mistake that it would make again is not tried again."""
-    for life in _last_jobs(evidence):
+    for life in last_jobs(evidence):
         run = evidence.runs.get(life.run)
         if run is None or life.end not in MISTAKES or life.states[-1][1] != "Completed":
             continue
@@ -142,10 +135,6 @@ def _attempt(run: Run, number: int) -> str:
     return f"{run.id.rpartition('-')[0]}-{number}"
 
 
-def _broke_early(run: Run) -> bool:
-    return run.is_broken and run.state not in TERMINAL_RUN_STATES
-
-
 def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
     """A run's last state is an end, and an attempt follows exactly one that asks for it."""
     for run in evidence.runs.values():
@@ -160,7 +149,7 @@ def every_run_ends_in_one_state(evidence: Evidence) -> Iterator[str]:
         is_waiting_for_a_person = following is None and next_id in evidence.rejected
         if run.state == "retrying" and following is None and not is_waiting_for_a_person:
             yield f"{run.id} is retrying, and no attempt follows"
-        gave_up = run.state in ("rejected", "failed") or _broke_early(run)
+        gave_up = run.state in ("rejected", "failed") or run.broke_early
         if following is not None and run.state != "retrying" and not gave_up:
             yield f"{run.id} ended as {run.state}, and {following.id} follows"
         is_told = evidence.letters[run.id] or is_waiting_for_a_person

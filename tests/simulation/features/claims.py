@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING
 from handlers.platform.tags import reference_of
 from handlers.training import assets
 from orchestrations.contracts.landing import ClaimDataset, DatasetClaim
-from tests.simulation.evidence import training_of
 from tests.simulation.feature import Feature, Mistake
 from tests.simulation.planting import body, round_without
-from tests.simulation.story import (
-    DAY,
-    HOUR,
-    Crash,
-    OutageAfter,
-    SecondCopy,
-    TerminateAfter,
-    Upload,
-)
+from tests.simulation.story import DAY, HOUR, Crash, OutageAfter, SecondCopy, TerminateAfter, Upload
+from tests.simulation.subjects import training_of
 from tests.simulation.weeks import FIRST, UPLOAD, quiet_week
 
 if TYPE_CHECKING:

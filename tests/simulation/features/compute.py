@@ -40,7 +40,8 @@ from tests.simulation.weeks import UPLOAD, UPLOADED_AT, first_job
 
 if TYPE_CHECKING:
     from handlers.platform.clients import Clients
-    from tests.simulation.evidence import Evidence, Run
+    from tests.simulation.evidence import Evidence
+    from tests.simulation.subjects import Run
 
 
 # Amounts are sums of floats.

@@ -9,16 +9,9 @@ from unittest import mock
 from handlers.notify import delivery
 from handlers.training import assets
 from tests.simulation.feature import Change, Feature, Mistake
+from tests.simulation.features.approvals import ASKED
 from tests.simulation.features.promotions import OverwriteModel
-from tests.simulation.story import (
-    DAY,
-    HOUR,
-    Deploy,
-    Item,
-    JobFate,
-    QuestionFate,
-    Upload,
-)
+from tests.simulation.story import DAY, HOUR, JobFate, QuestionFate, Upload
 from tests.simulation.weeks import UPLOAD
 
 if TYPE_CHECKING:
@@ -60,8 +53,6 @@ def verdicts_are_no_failures(evidence: Evidence) -> Iterator[str]:
 
 
 LATE_ANSWER = QuestionFate(number=1, end="is approved", delay=5 * HOUR)
-# People approve each question that has no other fate.
-ASKED: list[Item] = [Deploy(at=100, floor=0.5, changes=("approvals",)), UPLOAD]
 
 FEATURE = Feature(
     changes={

@@ -15,14 +15,7 @@ from tests.simulation.excuses import excused, shut_seconds
 from tests.simulation.fakes.training import RECORDS_CONTAINER
 from tests.simulation.feature import Feature, Mistake, asked
 from tests.simulation.scheduler import START
-from tests.simulation.story import (
-    DAY,
-    HOUR,
-    Delete,
-    Release,
-    ReleaseAfter,
-    Upload,
-)
+from tests.simulation.story import DAY, HOUR, Delete, Release, ReleaseAfter, Upload
 from tests.simulation.weeks import UPLOADED_AT, quiet_week
 
 if TYPE_CHECKING:

@@ -21,15 +21,11 @@ from tests.simulation.weeks import UPLOAD, UPLOADED_AT, first_job
 
 if TYPE_CHECKING:
     from orchestrations.errors import LandfallError
-    from tests.simulation.evidence import Evidence, Run
+    from tests.simulation.evidence import Evidence
     from tests.simulation.world import Failure
 
 
 STACK = "Traceback (most recent call last)"
-
-
-def _broke_early(run: Run) -> bool:
-    return run.is_broken and run.state not in TERMINAL_RUN_STATES
 
 
 def _was_undeliverable(evidence: Evidence, notification: str) -> bool:
@@ -42,7 +38,7 @@ def every_end_is_notified_once(evidence: Evidence) -> Iterator[str]:
     for run in evidence.runs.values():
         if run.instance.is_live:
             continue
-        state: Any = "failed" if _broke_early(run) else run.state
+        state: Any = "failed" if run.broke_early else run.state
         if state not in TERMINAL_RUN_STATES:
             continue
         wanted = notification_of(state)
@@ -63,7 +59,7 @@ def every_end_is_in_the_list_of_runs(evidence: Evidence) -> Iterator[str]:
     for run in evidence.runs.values():
         if run.instance.is_live:
             continue
-        state = "failed" if _broke_early(run) else run.state
+        state = "failed" if run.broke_early else run.state
         if evidence.run_index[run.id] != [state]:
             yield f"{run.id} ended as {state}: the index has {evidence.run_index[run.id]}"
         steps = evidence.run_steps.get(run.id, [])

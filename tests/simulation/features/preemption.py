@@ -8,13 +8,14 @@ from unittest import mock
 
 from handlers.training import jobs
 from tests.simulation.excuses import SERVICE_ERRORS
-from tests.simulation.fakes.training import CHECKPOINT_SECONDS, JobLife
+from tests.simulation.fakes.training import CHECKPOINT_SECONDS
 from tests.simulation.feature import Drawn, Feature, Mistake, Week
+from tests.simulation.features.attempts import last_jobs
 from tests.simulation.story import HOUR, Act, Item, JobFate, Upload
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from tests.simulation.acts import Acts
     from tests.simulation.evidence import Evidence
@@ -40,14 +41,9 @@ def work_is_resumed(evidence: Evidence) -> Iterator[str]:
             reached[training] = max(known, kept)
 
 
-def _last_jobs(evidence: Evidence) -> Collection[JobLife]:
-    """The job that each run came to last: a check's job may have been before it."""
-    return {life.run: life for life in evidence.world.cluster.lives.values()}.values()
-
-
 def preemptions_cost_no_attempt(evidence: Evidence) -> Iterator[str]:
     """Azure ML restarts a job whose nodes were taken: its run goes on."""
-    for life in _last_jobs(evidence):
+    for life in last_jobs(evidence):
         run = evidence.runs.get(life.run)
         if run is None or not life.preemptions or run.state not in ("retrying", "failed"):
             continue

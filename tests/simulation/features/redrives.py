@@ -19,13 +19,7 @@ from tests.simulation.story import (
     RedriveChanged,
     TerminateAfter,
 )
-from tests.simulation.weeks import (
-    FIRST,
-    UPLOAD,
-    UPLOADED_AT,
-    first_job,
-    quiet_week,
-)
+from tests.simulation.weeks import FIRST, UPLOAD, UPLOADED_AT, first_job, quiet_week
 
 if TYPE_CHECKING:
     from handlers.platform.clients import Clients

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from handlers.platform.clients import Clients
     from tests.simulation.acts import Acts
-    from tests.simulation.evidence import Evidence, Run
+    from tests.simulation.evidence import Evidence
+    from tests.simulation.subjects import Run
 
 
 class Reproduce(Act):

@@ -16,7 +16,6 @@ from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.landing import ClaimDataset, LandingRequest
 from orchestrations.landing.decisions import LastRound, why_no_further_round
 from orchestrations.names import REQUEST_PREFIX, request_instance
-from tests.simulation.evidence import input_of
 from tests.simulation.fakes.event_grid import signal_text
 from tests.simulation.feature import LAST_UPLOAD, Drawn, Feature, Mistake, Week, asked
 from tests.simulation.people import SECRET
@@ -32,6 +31,7 @@ from tests.simulation.story import (
     Outage,
     RequestRun,
 )
+from tests.simulation.subjects import input_of
 from tests.simulation.weeks import FIRST, UPLOAD, UPLOADED_AT, first_job, quiet_week
 
 if TYPE_CHECKING:

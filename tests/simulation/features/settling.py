@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from orchestrations.contracts.base import Contract
     from orchestrations.contracts.datasets import Configuration, FreezeManifest
     from orchestrations.contracts.landing import RecordBatch
-    from tests.simulation.evidence import Evidence, Run
+    from tests.simulation.evidence import Evidence
     from tests.simulation.releases import Release
+    from tests.simulation.subjects import Run
     from tests.simulation.world import Snapshot
 
 

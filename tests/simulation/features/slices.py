@@ -14,7 +14,8 @@ from tests.simulation.story import HOUR, Deploy, JobFate, Upload
 from tests.simulation.weeks import UPLOAD, first_job
 
 if TYPE_CHECKING:
-    from tests.simulation.evidence import Evidence, Run
+    from tests.simulation.evidence import Evidence
+    from tests.simulation.subjects import Run
 
 
 def promoted_models_hold_on_every_slice(evidence: Evidence) -> Iterator[str]:
