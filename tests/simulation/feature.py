@@ -118,6 +118,7 @@ class Feature:
     invariants: tuple[Invariant, ...] = ()
     mistakes: Mapping[str, Mistake] = field(default_factory=dict[str, Mistake])
     kept: Mapping[str, Story] = field(default_factory=dict[str, Story])
-    """Name → a story that found a defect, which is mended; docs/simulation.md describes it."""
+    """Name → a story that found a defect, which is mended; docs/simulation.md describes it. One
+    that is the story of a mistake is run there."""
     holds: Mapping[HoldReason, Story] = field(default_factory=dict[HoldReason, Story])
     """Reason → a story in which it holds a batch."""

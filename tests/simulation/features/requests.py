@@ -27,7 +27,6 @@ from tests.simulation.story import (
     CancelRun,
     Deploy,
     Item,
-    JobFate,
     Outage,
     RequestRun,
 )
@@ -213,15 +212,6 @@ FEATURE = Feature(
     kept={
         "a drift signal without new data": quiet_week(
             FIRST, *(DriftSignal(at=DAY + n * HOUR, number=1) for n in range(2))
-        ),
-        "a request for the content of a cancelled run": quiet_week(
-            FIRST,
-            JobFate(number=1, end="never ends"),
-            CancelRun(at=2 * HOUR),
-            RequestRun(at=DAY, key="again"),
-        ),
-        "a request for the same data with new code": quiet_week(
-            FIRST, Deploy(at=DAY - HOUR, floor=0.7), RequestRun(at=DAY, key="again")
         ),
     },
 )

@@ -296,11 +296,6 @@ FEATURE = Feature(
         ),
     },
     kept={
-        "a rollout that Service Bus gave up on": week(
-            "online",
-            FIRST,
-            OutageAfter(activity="start_rollout", number=1, service="blobs", seconds=600),
-        ),
         "jobs that cannot be read while a healthy model bakes": week(
             "batch",
             FIRST,
