@@ -175,10 +175,10 @@ crash-servicebus: setup
 	    $(BIN)/python -m pytest -q -s --timeout 0 localazure/tests/local/servicebus/test_crash.py
 
 # Weeks of the app under a virtual clock, each drawn from a seed. SEEDS=10000 for many from FIRST=1 on,
-# SEED=7 for one of them, printed in full.
+# SEED=7 for one of them, printed in full. FEATURES=1 to list what is drawn, and what must hold.
 simulate: setup
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),300)) \
-	    $(if $(FIRST),--first $(FIRST)) $(if $(PROCESSES),--processes $(PROCESSES))
+	@$(BIN)/python -m tests.simulation $(if $(FEATURES),--features) \
+	    $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),300)) $(if $(FIRST),--first $(FIRST)) $(if $(PROCESSES),--processes $(PROCESSES))
 
 # Resolves and pins all versions again, for every supported Python, with uv. locked.txt has the hashes of all
 # files of each version, those of other platforms too; constraints.txt has none, as pip before 26 takes a

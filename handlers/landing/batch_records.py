@@ -24,6 +24,7 @@ from handlers.platform.spans import of_batch
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import (
     CountDataChanged,
     HeldBatch,
@@ -31,12 +32,7 @@ from orchestrations.contracts.landing import (
     LastBatch,
     RecordBatch,
 )
-from orchestrations.contracts.outcomes import (
-    BatchRule,
-    rule_of_batch,
-    rule_of_hold,
-    rule_of_trouble,
-)
+from orchestrations.contracts.outcomes import BatchRule, rule_of_batch, rule_of_trouble
 from orchestrations.names import REQUEST_PREFIX, landing_instance, partition_of_landing
 
 _FOLDER = "held/"

@@ -15,8 +15,8 @@ from handlers.platform.configuration.configurations import deployed_pipeline, re
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import BatchComparison, CompareBatch, LastBatch
-from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.errors import InvalidPipeline
 from orchestrations.landing.decisions import failed_checks, too_little
 

@@ -30,12 +30,12 @@ from handlers.platform.clients import Clients
 from handlers.platform.manifests import delete_manifest
 from handlers.platform.run_records import read_claim
 from orchestrations.contracts.base import Done
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import (
     HeldBatch,
     HoldBatch,
     SupersededBatch,
 )
-from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.names import claim_record
 
 SUPERSEDED_KEPT = timedelta(minutes=5)

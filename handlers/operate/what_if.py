@@ -18,6 +18,7 @@ from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.comparison import Comparison
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import BatchComparison, RecordBatch
 from orchestrations.contracts.training import RunRecord
 from orchestrations.errors import InvalidResults
@@ -106,7 +107,7 @@ def _decided(
     if decision == "ignore":
         return Replayed(past=past, outcome="ignored", why="only deletions")
     if isinstance(decision, Hold):
-        if decision.reason == "little-change":
+        if rule_of_hold(decision.reason).ended_by == "growth":
             zone.waiting_since = zone.waiting_since or dataset.frozen_at
         return Replayed(past=past, outcome="held", why=decision.message)
     zone.trained, zone.waiting_since = dataset, None

@@ -12,6 +12,7 @@ from orchestrations.configuration.pipeline import Pipeline, Settle
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.base import ActivityRequest, Contract, Done, Traceparent
 from orchestrations.contracts.datasets import Dataset
+from orchestrations.contracts.holds import HoldReason
 from orchestrations.contracts.runs import START_REASON_LIMIT_CHARACTERS, RunRequest
 
 OpenedBy = Literal["event", "request", "reconciliation", "release"]
@@ -26,9 +27,6 @@ BatchOutcome = Literal[
     "invalid-manifest",
     "not-deployed",
 ]
-HoldReason = Literal["shrunk", "data-changed", "check-failed", "little-change", "paused"]
-MEND_OR_RELEASE = "mend the data, or release the batch if it is meant so"
-"""What ends a hold of a failed check, for people."""
 LandingAlert = Literal[
     "landing-overdue", "manifest-invalid", "batch-held", "landing-failed", "pipeline-not-deployed"
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingAlert, LandingPhase
+from orchestrations.contracts.landing import BatchOutcome, LandingAlert, LandingPhase
 from orchestrations.contracts.notifications import NotificationKind
 from orchestrations.contracts.rollouts import RolloutOutcome, RolloutState
 from orchestrations.contracts.run_states import GateVerdict, RunState
@@ -31,7 +31,6 @@ BlobState = Literal[
 Shown = PipelineState | BlobState | RunState | RolloutState | LandingPhase | LandingAlert
 Colour = Literal["good", "busy", "warn", "bad", "quiet"]
 Severity = Literal["information", "warning", "error"]
-HoldEnd = Literal["release", "resumption", "growth"]
 
 
 def colour_of(name: Shown) -> Colour:  # noqa: C901, PLR0911 - a table
@@ -159,31 +158,6 @@ def rule_of_batch(outcome: BatchOutcome) -> BatchRule:
             return BatchRule()
         case _:
             assert_never(outcome)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HoldRule:
-    """What a reason of a hold means."""
-
-    ended_by: HoldEnd
-    """What lets the batch, or the next one, be trained on: a person releases it, a person resumes
-    the pipeline, or more data lands. A release ends each of them."""
-    alerts: bool
-    state: Literal["needs-a-human", "waiting", "paused"]
-    """The state of the pipeline."""
-
-
-def rule_of_hold(reason: HoldReason) -> HoldRule:
-    """What a reason of a hold means; `landing.decisions.decide` gives reason and sentence."""
-    match reason:
-        case "shrunk" | "data-changed" | "check-failed":
-            return HoldRule(ended_by="release", alerts=True, state="needs-a-human")
-        case "little-change":
-            return HoldRule(ended_by="growth", alerts=False, state="waiting")
-        case "paused":
-            return HoldRule(ended_by="resumption", alerts=False, state="paused")
-        case _:
-            assert_never(reason)
 
 
 @dataclass(frozen=True, kw_only=True)

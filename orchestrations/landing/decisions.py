@@ -27,13 +27,8 @@ from orchestrations.configuration.parameters import Value, problem_with, with_de
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.difference import Difference
-from orchestrations.contracts.landing import (
-    MEND_OR_RELEASE,
-    BatchComparison,
-    ClaimDataset,
-    HoldReason,
-    LandingRequest,
-)
+from orchestrations.contracts.holds import MEND_OR_RELEASE, HoldReason
+from orchestrations.contracts.landing import BatchComparison, ClaimDataset, LandingRequest
 from orchestrations.contracts.run_states import TERMINAL_RUN_STATES, RunState
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.errors import InvalidPipeline

@@ -10,6 +10,7 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Configuration, Dataset
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchComparison,
@@ -29,7 +30,6 @@ from orchestrations.contracts.landing import (
     SettlingRules,
     SettlingZone,
 )
-from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.runs import RunRequest, RunStatus
 from orchestrations.contracts.training import RunInput
 from orchestrations.errors import DataRejected, InvalidManifest, InvalidPipeline

@@ -18,7 +18,8 @@ from orchestrations.contracts.datasets import (
     DataAsset,
     QuarantineFiles,
 )
-from orchestrations.contracts.landing import MEND_OR_RELEASE, AlertOperators, HoldBatch
+from orchestrations.contracts.holds import MEND_OR_RELEASE
+from orchestrations.contracts.landing import AlertOperators, HoldBatch
 from orchestrations.contracts.reproductions import (
     CompareReproduction,
     Reproduces,

@@ -13,14 +13,14 @@ from handlers.platform.settings import APP_FOLDER
 from landfall_cli.deploy import ENDS
 from landfall_cli.output import COLOURS
 from landfall_cli.runs import BAD_ENDS, GOOD_ENDS
-from orchestrations.contracts.landing import BatchOutcome, HoldReason, LandingAlert
+from orchestrations.contracts.holds import HoldReason, rule_of_hold
+from orchestrations.contracts.landing import BatchOutcome, LandingAlert
 from orchestrations.contracts.notifications import RolloutNotificationKind
 from orchestrations.contracts.outcomes import (
     BlobState,
     PipelineState,
     Shown,
     colour_of,
-    rule_of_hold,
     rule_of_rollout,
     rule_of_run,
     rule_of_trouble,

@@ -2,6 +2,7 @@
 
 python -m tests.simulation --seeds 10000 --first 1     # many weeks; exit status 1 if one fails
 python -m tests.simulation --seed 4711                 # one of them: its story, and what is wrong
+python -m tests.simulation --features                  # what is drawn, and what must hold
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import os
 import sys
 import time
 from collections import Counter
+from types import ModuleType
 
+from tests.simulation.feature import Feature
+from tests.simulation.features import MODULES
 from tests.simulation.trial import Trial, explain, try_seed
 
 EXPLAINED = 5
@@ -31,10 +35,35 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="only this one, told in full")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--features", action="store_true", help="list the features, and end")
     arguments = parser.parse_args()
+    if arguments.features:
+        print("\n\n".join(map(_describe, MODULES)))
+        return 0
     if arguments.seed is not None:
         return _tell(try_seed(arguments.seed))
     return _run_many(arguments.first, arguments.seeds, arguments.processes)
+
+
+def _describe(module: ModuleType) -> str:
+    """What a feature says of itself, in lines."""
+    feature: Feature = module.FEATURE
+    name, about = module.__name__.rpartition(".")[2], str(module.__doc__).partition("\n")[0]
+    lines = [f"{name}: {about}"]
+    for title, names in (
+        ("drawn", feature.drawn),
+        ("changes of pipeline.yml", feature.changes),
+        ("holds batches for", feature.holds),
+        ("mistakes that are found", feature.mistakes),
+        ("found, and mended", feature.kept),
+    ):
+        if names:
+            lines.append(f"  {title}: {', '.join(names)}")
+    lines += [
+        f"  {each.__name__}: {str(each.__doc__).partition(chr(10))[0]}"
+        for each in feature.invariants
+    ]
+    return "\n".join(lines)
 
 
 def _tell(trial: Trial) -> int:

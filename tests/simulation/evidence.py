@@ -5,107 +5,37 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from localazure.functions.durable.engine.instance import Status
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import ClaimedRun, RecordBatch
 from orchestrations.contracts.manifest import ManifestLine, copy_name, decode_line
-from orchestrations.contracts.rollouts import RolloutInput
 from orchestrations.contracts.runs import RunRequest
 from orchestrations.contracts.training import RunInput
 from orchestrations.landing.landing import landing
-from orchestrations.names import training_name
 from orchestrations.rollout.rollout import rollout
 from orchestrations.training.retraining import retraining
 from tests.fakes.storage_account import Blob
 from tests.simulation.fakes.training import RECORDS_CONTAINER
-from tests.simulation.releases import Release
 from tests.simulation.scheduler import START
+from tests.simulation.subjects import Rollout, Run, input_of
 from tests.simulation.task_hub import HubInstance
-from tests.simulation.world import World
 from tests.unit.orchestrations.examples import version_of
+
+if TYPE_CHECKING:
+    from tests.simulation.releases import Release
+    from tests.simulation.world import World
 
 Partition = str | None
 MANIFEST_DEPTH = 3
 """Slashes in the name of a version's manifest; one of new files lies deeper."""
 
 
-@dataclass
-class Run:
-    """One attempt, by its instance."""
-
-    instance: HubInstance
-    id: str
-    version: str
-    """The name of its round of training: the dataset version, for the first round."""
-    attempt: int
-    state: str | None
-    """The state in its last custom status; None if it has set none."""
-    kinds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """Channel → kinds of the notifications that arrived there."""
-
-    @property
-    def is_broken(self) -> bool:
-        return self.instance.status in (Status.FAILED, Status.TERMINATED)
-
-
-def training_of(model: Any) -> str:
-    """The round of a dataset version that a registered model was trained in."""
-    return training_name(
-        model.tags["landfall.dataset-version"], int(model.tags.get("landfall.round", "1"))
-    )
-
-
 def _content(blob: Blob) -> tuple[str | None, int]:
     return blob.md5.hex(), len(blob.content)
-
-
-def input_of(instance: HubInstance) -> Any:
-    """What an instance was started with."""
-    given: Any = json.loads(instance.execution.input_json or "null")
-    return json.loads(given) if isinstance(given, str) else given
-
-
-@dataclass
-class Rollout:
-    """The rollout of one model version."""
-
-    instance: HubInstance
-    id: str
-    version: str
-    state: str | None
-    """The state in its last custom status; None if it has set none."""
-    kinds: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """Channel → kinds of the notifications that arrived there."""
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """As configured when the run began, or when people started the rollout."""
-        return RolloutInput.from_dict(input_of(self.instance)).request.pipeline
-
-    @property
-    def at_once(self) -> bool:
-        """Whether it gives the model all traffic in one step, unwatched."""
-        return RolloutInput.from_dict(input_of(self.instance)).request.at_once
-
-    @property
-    def is_back(self) -> bool:
-        """Whether it belongs to the rollback of a model: it waits for no window."""
-        change = RolloutInput.from_dict(input_of(self.instance)).request.champion
-        return change is not None and change.verb == "rollback"
-
-    @property
-    def began(self) -> float:
-        return (self.instance.created_at - START).total_seconds()
-
-    @property
-    def ended(self) -> float:
-        """The second of its last change."""
-        return (self.instance.last_updated_at - START).total_seconds()
 
 
 class Evidence:
@@ -200,6 +130,10 @@ class Evidence:
     def data_of(self, alert: Any) -> Any:
         """The data of an alert's document."""
         return json.loads(alert.content)["data"]
+
+    def landings_told(self, kind: str) -> set[str]:
+        """The landings about which operators have an alert of a kind."""
+        return {self.data_of(it)["landing"] for it in self.alerts if it.subject == kind}
 
     @cached_property
     def letters(self) -> Counter[str]:

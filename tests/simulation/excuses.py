@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tests.simulation.evidence import Evidence
-from tests.simulation.story import CallFault, Service
+from tests.simulation.story import CallFault, Refuse, RemovePipeline, Service
+
+if TYPE_CHECKING:
+    from tests.simulation.evidence import Evidence
 
 # The longest delay of a step by one failed call: its retries.
 FAULT_SECONDS = 200.0
@@ -13,6 +16,19 @@ OF_JOBS: tuple[Service, ...] = ("azure_ml", "blobs", "task_hub")
 """Without these, no job is supervised."""
 OUTBOX: Service = "service_bus"
 """The service that the outbox is sent to."""
+SERVICES_OF_ALERTS: tuple[Service, ...] = ("blobs", "service_bus", "task_hub")
+SERVICE_ERRORS = (
+    "HttpResponseError",
+    "ServiceResponseError",
+    "ServiceBusError",
+    "TimeoutError",
+    "ClientAuthenticationError",
+    "is refused with 403",  # what the app makes of an HttpResponseError for want of a role
+    "ContainerNotFound",
+    "InvalidPipeline",
+    "no result within",  # an activity's limit: the service hangs
+)
+"""How the text of a failure shows that a service was out."""
 
 
 def excused(
@@ -48,3 +64,9 @@ def away(evidence: Evidence, began: float, ended: float, services: Sequence[Serv
 def overlap(began: float, ended: float, start: float, to: float) -> float:
     """How long two spans of time have in common."""
     return max(min(ended, to) - max(began, start), 0.0)
+
+
+def shut_seconds(evidence: Evidence) -> float:
+    """For how long nothing lands, since the pipeline or its container is not there."""
+    items = evidence.world.story.items
+    return sum(item.seconds for item in items if isinstance(item, RemovePipeline | Refuse))

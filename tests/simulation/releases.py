@@ -20,59 +20,9 @@ import yaml
 from handlers.platform.configuration.pipeline_files import load_pipelines
 from orchestrations.configuration.pipeline import Pipeline
 from tests.simulation.fakes.training import RECORDS_CONTAINER
-from tests.simulation.story import ConfigurationChange
+from tests.simulation.features import CHANGES
 
 _RELEASES = TemporaryDirectory(prefix="simulated-pipelines-")
-
-_CHEAP = {"cluster": "spot", "size": "Standard_D4s_v5", "priority": "low_priority", "nodes": 1}
-_CREATED = ("checks", "champion_check")
-CHANGES: Mapping[ConfigurationChange, Mapping[str, Any]] = {
-    "include": {"source": {"include": ["[0-9]*[0-3].png", "day=*[0-3].png"]}},
-    "exclude nothing": {"source": {"include": ["*"]}},
-    "marker": {"source": {"marker": "_SUCCESS"}},
-    "no marker": {"source": {"marker": None}},
-    "settle": {"settle": {"quiet_seconds": 900, "maximum_wait_seconds": 5_400}},
-    "copies": {"dataset": {"freeze": "copy"}},
-    "no copies": {"dataset": {"freeze": "reference"}},
-    "shrinks": {"dataset": {"maximum_shrink": 1}},
-    "margin": {"gate": {"champion_margin": 0.01}},
-    "slices": {"gate": {"significance": {}, "slices": [{"match": "*:*", "fall_at_most": 0.05}]}},
-    "challengers": {"model": {"register_challengers": True}},
-    "retry": {"retry": {"attempts": 2, "delays_seconds": [300]}},
-    "limits": {"limits": {"queued_seconds": 1_800, "running_seconds": 7_200}},
-    "notify": {"notify": {"event_grid": False}},
-    "guards": {"deploy": {"guards": {"error_rate": 0.2, "minimum_requests": 5}}},
-    # Long enough to see a model that fails later.
-    "steps": {"deploy": {"steps": [{"traffic": 100, "bake_minutes": 60}]}},
-    "windows": {"deploy": {"windows": {"open": ["* 6-17 * * *"]}}},
-    "approvals": {
-        "approve": [
-            {"before": "registration", "hours": 6},
-            {"before": "rollout", "hours": 2, "on_silence": "proceed"},
-            {"before": "full-traffic", "hours": 4, "by": ["ada"]},
-        ]
-    },
-    "checks": {"checks": {"changed_at_most": 0.3, "duplicates_at_most": 0.4}},
-    "minimum change": {"settle": {"minimum_change": {"files": 3}, "maximum_age_seconds": 21_600}},
-    "jobs of checks": {
-        "checks": {"job": "checks.yml", "compute": [_CHEAP]},
-        "champion_check": {"job": "champion.yml", "compute": [_CHEAP]},
-    },
-    # The first option is on another cluster; the second one needs more nodes of a known one.
-    "compute": {
-        "compute": [
-            {"cluster": "large", "size": "Standard_D16s_v5", "nodes": 1},
-            {
-                "cluster": "spot",
-                "size": "Standard_D4s_v5",
-                "priority": "low_priority",
-                "nodes": 2,
-            },
-        ]
-    },
-}
-"""Change → section → keys and their values, or the whole section if it is a list. A section that a
-pipeline lacks stays away, except those of checks."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +56,7 @@ def write_release(
     source: Path,
     pipelines: tuple[str, ...],
     floor: float,
-    changes: tuple[ConfigurationChange, ...] = (),
+    changes: tuple[str, ...] = (),
 ) -> Path:
     """A folder with some of the pipelines, another gate and command, and some changes.
 
@@ -125,9 +75,9 @@ def write_release(
         document = yaml.safe_load(file.read_text("utf-8"))
         document["gate"]["floor"] = floor
         for change in changes:
-            _apply(document, CHANGES[change])
+            _apply(document, CHANGES[change].sections)
         file.write_text(yaml.safe_dump(document, sort_keys=False))
-        for name in ("checks.yml", "champion.yml") if "jobs of checks" in changes else ():
+        for name in (job for change in changes for job in CHANGES[change].jobs):
             shutil.copy(file.parent / "job.yml", file.parent / name)
     for file in folder.glob("*/job.yml"):
         text = file.read_text("utf-8")
@@ -157,7 +107,8 @@ def _fits(document: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
 
 def _apply(document: dict[str, Any], change: Mapping[str, Any]) -> None:
     for section, values in change.items():
-        found = document.setdefault(section, {}) if section in _CREATED else document.get(section)
+        # A pipeline without an endpoint gets none.
+        found = document.get("deploy") if section == "deploy" else document.setdefault(section, {})
         if isinstance(values, list):
             document[section] = [it for it in copy.deepcopy(values) if _fits(document, it)]
             continue

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from itertools import pairwise
 
 from handlers.training.champions import choose_champion
 from localazure.functions.durable.engine.instance import Status
 from orchestrations.contracts.rollouts import EndpointTraffic
 from orchestrations.rollout.decisions import main_deployment
-from tests.simulation.evidence import Evidence, Rollout
+from tests.simulation.evidence import Evidence
 from tests.simulation.excuses import excused, overlap
 from tests.simulation.fakes.serving import GOOD_SECONDS, JOB_INTERVAL_SECONDS, NEVER, Deployment
-from tests.simulation.rollout_items import (
-    NoRequests,
-)
-from tests.simulation.scheduler import START
-from tests.simulation.story import DAY, HOUR, RemovePipeline
+from tests.simulation.rollout_items import PromoteRollout, RollBackRollout
+from tests.simulation.story import HOUR, NoRequests, RemovePipeline
+from tests.simulation.subjects import Rollout
 
 ENDS = {
     "finished": "deployed",
@@ -52,7 +49,7 @@ def rollouts_have_a_cause_to_go_back(evidence: Evidence) -> Iterator[str]:
     for rollout in evidence.rollouts.values():
         acts, serving = evidence.world.acts, evidence.world.serving
         people = [*acts.champion_changes, *serving.deleted_by_people]
-        is_asked = rollout.id in {*acts.rolled_back, *acts.unanswered}
+        is_asked = rollout.id in {*acts.accepted[RollBackRollout], *acts.unanswered}
         is_asked |= _was_within(rollout, people) or rollout.id in rejected
         is_asked |= any(
             overlap(rollout.began, rollout.ended, item.at, item.at + item.seconds)
@@ -71,7 +68,7 @@ def broken_models_leave_the_traffic(evidence: Evidence) -> Iterator[str]:
     for deployment in evidence.world.serving.every_deployment():
         rollouts = evidence.rollouts_of(deployment.endpoint, deployment.version)
         # A rollout at once, to which a person rolls back, watches nothing.
-        promoted = evidence.world.acts.promoted | evidence.world.acts.unanswered
+        promoted = {*evidence.world.acts.accepted[PromoteRollout], *evidence.world.acts.unanswered}
         if any(each.id in promoted or each.at_once or _broke_off(each) for each in rollouts):
             continue
         for began, ended in _bad_spans(evidence, deployment):
@@ -116,23 +113,6 @@ def _calm(evidence: Evidence, began: float, ended: float) -> float:
         for item in evidence.world.story.items
         if isinstance(item, NoRequests)
     )
-
-
-def traffic_moves_while_windows_are_open(evidence: Evidence) -> Iterator[str]:
-    """A new model gets more live traffic only in a window, unless a person promotes its rollout."""
-    acts = evidence.world.acts
-    for rollout in evidence.rollouts.values():
-        deploy = rollout.pipeline.deploy
-        windows = None if deploy is None else deploy.windows
-        if windows is None or rollout.id in {*acts.promoted, *acts.unanswered} or rollout.is_back:
-            continue
-        for at, _ in gains(evidence, rollout):
-            # From the look at the windows to the change: its tries, and a host that was down.
-            slack = COPY_SECONDS + excused(evidence, at - DAY, at)
-            looked_at = START + timedelta(seconds=max(at - slack, 0.0))
-            opening = windows.next_opening(looked_at)
-            if opening is None or (opening - START).total_seconds() > at:
-                yield f"{rollout.id} got more traffic at {at:.0f} s, and its windows were closed"
 
 
 def gains(evidence: Evidence, rollout: Rollout) -> Iterator[tuple[float, int]]:
@@ -222,7 +202,7 @@ def every_rollout_ends_and_is_told(evidence: Evidence) -> Iterator[str]:
 
 def rollbacks_by_people_hold(evidence: Evidence) -> Iterator[str]:
     """A rollback that was accepted happens."""
-    for name, at in evidence.world.acts.rolled_back.items():
+    for name, at in evidence.world.acts.accepted[RollBackRollout].items():
         rollout = evidence.rollouts[name]
         if rollout.state == "finished" and rollout.ended - at > NOTICED_AFTER_SECONDS:
             yield f"{name} was to be rolled back at {at:.0f} s, and is live"
@@ -264,7 +244,6 @@ def _broke_off(rollout: Rollout) -> bool:
 INVARIANTS_OF_ROLLOUTS = (
     rollouts_have_a_cause_to_go_back,
     broken_models_leave_the_traffic,
-    traffic_moves_while_windows_are_open,
     traffic_is_as_azure_takes_it,
     requests_are_answered,
     deployments_serve_or_are_deleted,

@@ -89,20 +89,8 @@ class RequestRun(Act):
     """Given as a parameter where the pipeline has it."""
 
 
-class Forget(Act):
-    """Forget the first blob of the zone, over the HTTP API."""
-
-
-class Reproduce(Act):
-    """Ask for the newest model to be trained again and compared."""
-
-
 class CancelRun(Act):
     """Cancel the newest run over the HTTP API, if it has not ended."""
-
-
-class CancelPromotion(Act):
-    """Cancel the newest promotion over the HTTP API, if it has not ended."""
 
 
 class Terminate(Act):
@@ -135,50 +123,24 @@ class Redrive(Act):
     """Redrive all dead letters."""
 
 
-Change = Literal["compute", "limits", "attempts", "job", "without a file"]
+RedriveChange = Literal["compute", "limits", "attempts", "job", "without a file"]
 
 
 class RedriveChanged(Act):
     """Redrive the first dead-lettered run, with a change."""
 
-    change: Change
-
-
-ConfigurationChange = Literal[
-    "include",
-    "exclude nothing",
-    "marker",
-    "no marker",
-    "settle",
-    "copies",
-    "no copies",
-    "shrinks",
-    "margin",
-    "challengers",
-    "retry",
-    "limits",
-    "notify",
-    "guards",
-    "steps",
-    "compute",
-    "checks",
-    "minimum change",
-    "jobs of checks",
-    "slices",
-    "windows",
-    "approvals",
-]
-"""A change of a section of `pipeline.yml`; `releases` says what it is."""
+    change: RedriveChange
 
 
 class Deploy(Act):
     """The app is deployed with another gate in `pipeline.yml` and another command in `job.yml`.
 
-    `changes` are further changes of `pipeline.yml`; those of the release before it are undone.
+    `changes` are further changes of `pipeline.yml`, by the names that `features` give them; those
+    of the release before it are undone.
     """
 
     floor: float
-    changes: tuple[ConfigurationChange, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 class Shortage(Act):
@@ -221,24 +183,6 @@ class Refuse(Act):
 
     seconds: float
     status: Literal[403, 404]
-
-
-class TakeNodes(Act):
-    """The nodes of all jobs on low-priority clusters are taken, and come back after a while."""
-
-    seconds: float
-
-
-class DriftSignal(Act):
-    """A monitor's run reports that the model's data drifts. A number repeats an earlier event."""
-
-    number: int
-
-
-class OpenPage(Act):
-    """The operators' page is open: it polls runs, pipelines and dead letters."""
-
-    seconds: float
 
 
 class LoseEvent(NthItem):
@@ -352,6 +296,30 @@ class JobFate(NthItem):
     """How the n-th job ends; a job without an item completes."""
 
     end: JobEnd
+
+
+class NoRequests(Act):
+    """Nobody calls the endpoint for a while."""
+
+    seconds: float
+
+
+ModelEnd = Literal[
+    "serves",
+    "fails requests",
+    "is slow",
+    "fails later",
+    "fails its smoke request",
+    "cannot be provisioned",
+    "is never provisioned",
+]
+"""What becomes of a model behind an endpoint."""
+
+
+class ModelFate(NthItem):
+    """How the model's n-th version does behind its endpoint; without an item it serves."""
+
+    end: ModelEnd
 
 
 QuestionEnd = Literal[

@@ -21,13 +21,7 @@ from localazure.functions.durable.engine import decision, episode, history
 from localazure.functions.durable.engine.decision import Decision
 from localazure.functions.durable.engine.episode import Effects
 from localazure.functions.durable.engine.history import Event, EventType
-from localazure.functions.durable.engine.instance import (
-    FINISHED,
-    LIVE,
-    Execution,
-    Parent,
-    Status,
-)
+from localazure.functions.durable.engine.instance import FINISHED, LIVE, Execution, Parent, Status
 from localazure.functions.durable.engine.invocation import FunctionFailed, KnownFunctions
 from localazure.functions.durable.engine.orchestrator_trigger import OrchestratorTrigger
 from localazure.functions.durable.engine.replay_cursor import ReplayCursor

@@ -12,12 +12,9 @@ import pytest
 
 from handlers.platform.activity_adapter import bodies
 from orchestrations.errors import RolloutImpossible
-from tests.simulation.evidence import Evidence, Rollout
+from tests.simulation.evidence import Evidence
 from tests.simulation.rollout_items import (
     DeleteEndpoint,
-    ModelEnd,
-    ModelFate,
-    NoRequests,
     PromoteRollout,
     RollBackModel,
     RollBackRollout,
@@ -29,6 +26,9 @@ from tests.simulation.story import (
     Crash,
     Deploy,
     Item,
+    ModelEnd,
+    ModelFate,
+    NoRequests,
     Outage,
     OutageAfter,
     Service,
@@ -36,11 +36,12 @@ from tests.simulation.story import (
     Upload,
     Zone,
 )
+from tests.simulation.subjects import Rollout
 from tests.simulation.task_hub import ActivityCall
 from tests.simulation.trial import check_well
+from tests.simulation.weeks import FIRST
 from tests.simulation.world import World
 
-FIRST = Upload(at=HOUR, path="1.png", content="one")
 SECOND = Upload(at=4 * HOUR, path="2.png", content="two")
 BEGUN = 15_080.0
 """The second model's rollout has begun, and provisions its deployment."""

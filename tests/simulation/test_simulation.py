@@ -14,18 +14,12 @@ from handlers.landing import freezing
 from handlers.landing.forgetting import check_none_forgotten_since
 from handlers.platform.clients import Clients
 from tests.simulation.drawing import draw
-from tests.simulation.kept import KEPT, UPLOAD, quiet_week
-from tests.simulation.story import (
-    HOUR,
-    Crash,
-    Deploy,
-    EveryActivityTwice,
-    Forget,
-    QuestionFate,
-    Upload,
-)
+from tests.simulation.features import KEPT
+from tests.simulation.features.forgetting import Forget
+from tests.simulation.story import HOUR, Crash, Deploy, EveryActivityTwice, QuestionFate, Upload
 from tests.simulation.task_hub import ActivityCall, ExecutionMode
 from tests.simulation.trial import check_well, try_seed, try_story
+from tests.simulation.weeks import FIRST, quiet_week
 from tests.simulation.world import World
 
 
@@ -51,7 +45,7 @@ def test_what_was_found_stays_mended(name: str) -> None:
 def test_new_data_does_not_wait_for_people() -> None:
     asked = (
         Deploy(at=100.0, floor=0.8, changes=("approvals",)),
-        UPLOAD,
+        FIRST,
         Upload(at=2 * HOUR, path="2.png", content="two"),
         QuestionFate(number=1, end="is not answered"),
     )
@@ -81,7 +75,7 @@ def test_what_is_forgotten_at_any_moment_of_a_freeze_is_found() -> None:
 
 def calls_beside_one_another() -> range:
     """The numbers of the calls that one run makes between its freeze and its job."""
-    world = World(quiet_week(UPLOAD))
+    world = World(quiet_week(FIRST))
     ended: dict[str, int] = {}
 
     def note(call: ActivityCall) -> None:
@@ -95,7 +89,7 @@ def calls_beside_one_another() -> range:
 def test_a_process_that_dies_between_two_activities_that_run_side_by_side_loses_nothing() -> None:
     for call in calls_beside_one_another():
         crash = Crash(call=call, after=True, down=60.0)
-        trial = try_story(quiet_week(UPLOAD, crash))
+        trial = try_story(quiet_week(FIRST, crash))
         assert not trial.problems, str(trial)
 
 

@@ -32,6 +32,9 @@ from tests.simulation.fakes.service_bus import Broker, ServiceBusClient
 from tests.simulation.fakes.serving import Serving
 from tests.simulation.fakes.training import LANDING_CONTAINER, RECORDS_CONTAINER, Cluster
 from tests.simulation.fakes.webhooks import WebhookReceiver
+from tests.simulation.features.approvals import Approvers
+from tests.simulation.features.faults import CALL_LIMIT
+from tests.simulation.folders import PIPELINES_FOLDER, QUEUED_PIPELINES_FOLDER
 from tests.simulation.host import Host
 from tests.simulation.network import Network
 from tests.simulation.people import CALLER_URL, SECRET
@@ -56,8 +59,6 @@ from tests.simulation.story import (
 from tests.simulation.task_hub import ActivityCall, ExecutionMode, HubInstance, TaskHub
 from tests.simulation.virtual_time import installed
 
-PIPELINES_FOLDER = Path(__file__).parent / "pipelines"
-QUEUED_PIPELINES_FOLDER = Path(__file__).parent / "queued_pipelines"
 SETTINGS = {
     "AZUREML_SUBSCRIPTION_ID": "s",
     "AZUREML_RESOURCE_GROUP": "g",
@@ -74,7 +75,6 @@ STORY_SECONDS = 7 * DAY
 PATIENCE_SECONDS = STORY_SECONDS + 7 * DAY
 ROUNDS_UNTIL_IDLE = 2
 DEPLOYMENT_SECONDS = 20.0
-CALL_LIMIT = 20_000
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,9 @@ class Failure:
 class World:
     """Everything, wired up."""
 
-    def __init__(self, story: Story, *, execution: ExecutionMode = "resident") -> None:
+    def __init__(  # noqa: PLR0915 - all is wired up here
+        self, story: Story, *, execution: ExecutionMode = "resident"
+    ) -> None:
         self.story = story
         folder = QUEUED_PIPELINES_FOLDER if story.zone == "queued" else PIPELINES_FOLDER
         self._source_folder = folder
@@ -106,6 +108,7 @@ class World:
         """One after another; the first one is there from the start."""
         self.last_deployed = Deploy(at=0.0, floor=0.8)
         self.acts = Acts(self)
+        self.approvers = Approvers(self)
         self.scheduler = scheduler = Scheduler()
         self.network = network = Network(scheduler, story, random.Random(f"net {story.seed}"))
         self.account = account = StorageAccount(lambda: scheduler.now)
@@ -267,7 +270,7 @@ class World:
                 self.zone.append(Snapshot(self.scheduler.time(), blobs))
             self.topics.blob_changed(container, name, blob)
         elif name.startswith("approvals/") and blob is not None:
-            self.acts.approvers.see(name)
+            self.approvers.see(name)
         elif name == ADMISSION_RECORD and blob is not None:
             self.admissions.append((self.scheduler.time(), blob.content))
 

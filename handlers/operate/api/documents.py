@@ -15,14 +15,9 @@ from orchestrations.configuration.parameters import Parameter, Value
 from orchestrations.configuration.section import ignore_fields
 from orchestrations.contracts.checked import CheckedRule
 from orchestrations.contracts.comparison import Judged
-from orchestrations.contracts.landing import (
-    BatchOutcome,
-    HoldReason,
-    LandingAlert,
-    LandingPhase,
-    OpenedBy,
-)
-from orchestrations.contracts.outcomes import BlobState, Colour, HoldEnd, PipelineState
+from orchestrations.contracts.holds import HoldEnd, HoldReason
+from orchestrations.contracts.landing import BatchOutcome, LandingAlert, LandingPhase, OpenedBy
+from orchestrations.contracts.outcomes import BlobState, Colour, PipelineState
 from orchestrations.contracts.reproductions import Reproduction
 from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.runs import RunCost, RunStatus

@@ -10,8 +10,9 @@ from handlers.operate.api import sentences
 from handlers.operate.api.documents import HeldSummary, RunSummary, TroubleSummary, ZoneState
 from handlers.operate.api.remedies import remedy
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import LandingStatus, LastBatch, ZoneActivity
-from orchestrations.contracts.outcomes import PipelineState, rule_of_hold, rule_of_run
+from orchestrations.contracts.outcomes import PipelineState, rule_of_run
 
 
 @dataclass(frozen=True, kw_only=True)

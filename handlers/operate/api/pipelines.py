@@ -47,8 +47,8 @@ from handlers.platform.settings import KEEP_DAYS, Settings
 from handlers.training.champions import find_champion
 from orchestrations.configuration.approve import ROLE
 from orchestrations.configuration.pipeline import Pipeline
+from orchestrations.contracts.holds import rule_of_hold
 from orchestrations.contracts.landing import LandingStatus, LastBatch
-from orchestrations.contracts.outcomes import rule_of_hold
 from orchestrations.contracts.run_states import RunState
 from orchestrations.errors import InvalidSetting, LandfallError
 from orchestrations.names import landing_instance

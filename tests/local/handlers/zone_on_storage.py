@@ -27,11 +27,11 @@ from harness.part_process import PartProcess
 from localazure.runtime.environment import Environment
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Dataset, FreezeManifest, QuarantineFiles
+from orchestrations.contracts.holds import HoldReason
 from orchestrations.contracts.landing import (
     BatchOutcome,
     ClaimDataset,
     HoldBatch,
-    HoldReason,
     LandingResult,
     OpenedBy,
     RecordBatch,

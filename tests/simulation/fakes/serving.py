@@ -13,15 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tests.fakes.azure_ml import refusal
-from tests.simulation.rollout_items import (
-    ModelEnd,
-    ModelFate,
-    NoRequests,
-)
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.story import (
-    Story,
-)
+from tests.simulation.story import ModelEnd, ModelFate, NoRequests, Story
 
 Kind = Literal["online", "batch"]
 Shares = dict[str, int]

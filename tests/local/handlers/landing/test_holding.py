@@ -26,12 +26,12 @@ from handlers.platform.configuration.configurations import resolve_configuration
 from handlers.platform.manifests import delete_manifest, find_line
 from orchestrations.contracts.datasets import Dataset
 from orchestrations.contracts.difference import Difference
+from orchestrations.contracts.holds import HoldReason
 from orchestrations.contracts.landing import (
     AlertOperators,
     BatchComparison,
     CompareBatch,
     HoldBatch,
-    HoldReason,
 )
 from orchestrations.names import alert_id, landing_instance
 from tests.fakes.durable_client import TaskHub

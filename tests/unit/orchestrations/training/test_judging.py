@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrations import errors
+from orchestrations.configuration.checks import ChampionCheck
 from orchestrations.configuration.pipeline import Gate, Limits, Retry
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.manifest import (
@@ -35,7 +36,7 @@ from orchestrations.platform.waiting import (
     growing_delay,
     poll_delay,
 )
-from orchestrations.training.judging import judge, lead_of_best
+from orchestrations.training.judging import judge, judge_champion, lead_of_best
 from tests.unit.orchestrations.examples import (
     FROZEN_AT,
     PIPELINE,
@@ -118,6 +119,22 @@ def test_a_metric_that_is_no_number_is_a_mistake_of_the_job(value: float | None)
 def test_a_champion_without_a_score_is_a_mistake_of_the_job() -> None:
     with pytest.raises(InvalidResults, match="champion_accuracy"):
         judge(MAXIMIZE, {"accuracy": 0.9}, champion="7")
+
+
+@pytest.mark.parametrize(("metric", "passed"), [(None, True), ("recall", False)])
+def test_the_champion_is_scored_by_the_metric_that_its_check_names(
+    metric: str | None, *, passed: bool
+) -> None:
+    check = ChampionCheck.model_validate(
+        {
+            "job": "c.yml",
+            "compute": [{"cluster": "cheap", "size": "s", "nodes": 1}],
+            "metric": metric,
+        }
+    )
+    metrics = {"accuracy": 0.8, "recall": 0.9}
+    checked = judge_champion(check, MAXIMIZE, metrics, champion="7", registered=0.85)
+    assert checked.passed == passed
 
 
 PASSING = Failure(type="JobFailed", message="", permanent=False)
