@@ -20,7 +20,7 @@ from handlers.landing.zone_troubles import close_troubles
 from handlers.platform import metrics, record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.spans import of_batch
+from handlers.platform.spans import batch_spans
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
@@ -148,8 +148,8 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
     }
     ended = [kind for kind in get_args(LandingAlert) if ends[rule_of_trouble(kind).ended_by]]
     close_troubles(clients, pipeline, dataset.partition, until=until, kinds=ended)
-    clients.telemetry.send(of_batch(request))
-    clients.telemetry.record(metrics.of_batch(request))
+    clients.telemetry.send(batch_spans(request))
+    clients.telemetry.record(metrics.batch_measurements(request))
     return Done()
 
 

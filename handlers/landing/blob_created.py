@@ -29,7 +29,7 @@ from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
 from handlers.platform.event_envelope import Delivered, delivery_id, parse_event
 from handlers.platform.instances import is_live, parsed, wake_up
-from handlers.platform.spans import TracedEvent, accepted_events, below, opening_context
+from handlers.platform.spans import TracedEvent, accepted_events, opening_context, use_parent_span
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
@@ -289,7 +289,7 @@ async def ensure_landing(
             pipeline=pipeline.name, partition=partition, opened_by=opened_by, trace=trace
         )
         try:
-            with below(trace and trace.parent):
+            with use_parent_span(trace and trace.parent):
                 await starter.start_new(landing.__name__, instance, request.to_dict())
         except Exception:
             # The SDK raises a bare Exception if another trigger has started the instance.

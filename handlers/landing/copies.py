@@ -59,7 +59,7 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     folder = parts_folder(pipeline.name, request.freeze)
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
     begin = int(request.marker or 0)
-    missing = list(islice(_without_copy(clients, request, lines[begin:]), BLOBS_PER_PIECE))
+    missing = list(islice(_lines_to_copy(clients, request, lines[begin:]), BLOBS_PER_PIECE))
     copy = partial(_copy, clients, pipeline)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         outcomes = list(pool.map(copy, (line for _, line in missing)))
@@ -94,7 +94,7 @@ def _check_there(pipeline: Pipeline, partition: str | None, found: Mapping[str, 
         )
 
 
-def _without_copy(
+def _lines_to_copy(
     clients: Clients, request: CopyBlobs, lines: Sequence[ManifestLine]
 ) -> Iterator[tuple[int, ManifestLine]]:
     """The numbered lines whose copy is not known from the last frozen batch.

@@ -30,7 +30,7 @@ from handlers.platform.service_bus import (
     parse_body,
     traced,
 )
-from handlers.platform.spans import of_rollout
+from handlers.platform.spans import rollout_spans
 from orchestrations.configuration.pipeline import Pipeline, Webhook
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
@@ -196,7 +196,7 @@ def _record_rollout(clients: Clients, notification: Notification) -> None:
     began_at = asked_at(clients, status.id)
     if began_at is not None:
         clients.telemetry.send(
-            of_rollout(
+            rollout_spans(
                 status,
                 notification.traceparent,
                 began_at=began_at,

@@ -105,7 +105,7 @@ def due_alarms(
     now: datetime,
 ) -> list[Alarm]:
     """Every alarm that is due now; each of the credentials has one. Pure."""
-    found = [alarm for facts in pipelines for alarm in _of_pipeline(facts, now)]
+    found = [alarm for facts in pipelines for alarm in _pipeline_alarms(facts, now)]
     found += [
         Alarm(
             kind="credential-expires",
@@ -120,7 +120,7 @@ def due_alarms(
     return found
 
 
-def _of_pipeline(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
+def _pipeline_alarms(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
     for kind, about, since, what in _silences(facts):
         rule, remedy = RULES[kind]
         limit: float | None = getattr(facts.rules, rule)

@@ -136,7 +136,7 @@ def _leave_out(
 
     def lines() -> Iterator[bytes]:
         chunks = read_chunks(clients, dataset.manifest_path)
-        return _without(chunks, left_out, forgotten, found)
+        return _kept_lines(chunks, left_out, forgotten, found)
 
     kept = hash_link(None, Link(lines()))
     unknown = sorted(set(left_out) - found)
@@ -164,7 +164,7 @@ def _leave_out(
     )
 
 
-def _without(
+def _kept_lines(
     chunks: Iterable[bytes],
     paths: Collection[str],
     forgotten: Collection[Content],

@@ -18,7 +18,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.instances import run_status
 from handlers.platform.run_index import index_run, runs_of_training
-from handlers.platform.spans import of_run
+from handlers.platform.spans import run_spans
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import ClaimedRun
@@ -51,7 +51,7 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
 
     def add(document: Any | None) -> Any | None:
         known = None if document is None else RunRecord.from_dict(document)
-        merged = with_cost(merge(known, added), clients.settings.pipelines_folder)
+        merged = add_cost(merge(known, added), clients.settings.pipelines_folder)
         return None if merged == known else merged.to_dict()
 
     record_store.update(clients.records, name, add)
@@ -61,8 +61,8 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
         index_run(clients.records, record)
         indexed = record
     if indexed is not None:
-        clients.telemetry.send(of_run(indexed))
-        clients.telemetry.record(metrics.of_run(indexed))
+        clients.telemetry.send(run_spans(indexed))
+        clients.telemetry.record(metrics.run_measurements(indexed))
 
 
 def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
@@ -125,7 +125,7 @@ def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
     )
 
 
-def with_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
+def add_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
     """A record with its cost, if the run has ended and `queues.yml` has a price for its nodes.
 
     The cost of a run in a queue is known before its end.

@@ -22,7 +22,7 @@ from handlers.platform.instances import is_live, parsed, start_once, wake_up
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.rollout_index import index_rollout
 from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
-from handlers.platform.spans import below
+from handlers.platform.spans import use_parent_span
 from handlers.platform.tags import reference_of, tags_of
 from handlers.rollout.deployments import DeploymentChoice, choose_deployment
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
@@ -105,7 +105,7 @@ async def handle_rollout(
     if request.attempt:
         await BACKGROUND.ask(_register, clients, request, instance)
     given = RolloutInput(request=request).to_dict()
-    with below(request.traceparent):
+    with use_parent_span(request.traceparent):
         await start_once(starter, rollout.__name__, instance, given)
     holder = await BACKGROUND.ask(holder_of, clients, deploy.endpoint)
     if holder not in (None, instance):

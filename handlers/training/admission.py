@@ -94,7 +94,7 @@ def change_admission(
         nonlocal division
         before = _parse(document, queues, now)
         division = divide(change(before), now)
-        is_same = document is not None and _decided(before) == _decided(division.document)
+        is_same = document is not None and _recorded(before) == _recorded(division.document)
         return None if is_same else division.document.to_dict()
 
     record_store.update(clients.records, RECORD, write)
@@ -124,7 +124,7 @@ def _parse(document: Any | None, queues: Queues, now: datetime) -> Admission:
     return Admission.from_dict(document).model_copy(update={"queues": queues})
 
 
-def _decided(document: Admission) -> dict[str, Any]:
+def _recorded(document: Admission) -> dict[str, Any]:
     return document.model_dump(exclude=set(_DERIVED))
 
 

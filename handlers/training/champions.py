@@ -171,7 +171,7 @@ def find_rollback(
         raise ChampionRefused(
             "not-the-champion", f"version {version} is not the champion of {pipeline.name}: {now}"
         )
-    target = before(model, models)
+    target = champion_to_restore(model, models)
     if target is None:
         raise ChampionRefused(
             "no-version-before",
@@ -181,7 +181,7 @@ def find_rollback(
     return model, target
 
 
-def before(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
+def champion_to_restore(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
     """The version that was in service before this one, or that this one was compared with. Pure."""
     by_version = {str(each.version): each for each in models}
     version = tags_of(model).get(tags.REPLACED) or tags_of(model).get(tags.CHAMPION)

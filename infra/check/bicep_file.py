@@ -132,7 +132,7 @@ class BicepFile:
         return {each.symbol for each in declared} | self.parameters.keys() | self.variables.keys()
 
     @cached_property
-    def after(self) -> dict[str, set[str]]:
+    def predecessors(self) -> dict[str, set[str]]:
         """Symbol of a resource or module -> those that it comes after, directly or not."""
         declared = {each.symbol: each.node for each in (*self.resources, *self.modules)}
         nodes = {**declared, **self.variables}

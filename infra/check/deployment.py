@@ -295,7 +295,7 @@ class Deployment:
         """The same by id."""
         return {each.id: each for each in self.resources}
 
-    def of_type(self, resource_type: str) -> list[Deployed]:
+    def resources_of_type(self, resource_type: str) -> list[Deployed]:
         """The resources of one type."""
         return [each for each in self.resources if each.type == resource_type]
 

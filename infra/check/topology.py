@@ -43,8 +43,8 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     datastores = evaluate(module_parameters(contents)["datastores"], files[MAIN])
     yield from _compare(
         MAIN,
-        {"datastores": _by_name(datastores)},
-        {"datastores": _by_name(laptop("azure-ml.json")["datastores"])},
+        {"datastores": _containers_by_datastore(datastores)},
+        {"datastores": _containers_by_datastore(laptop("azure-ml.json")["datastores"])},
     )
 
 
@@ -82,7 +82,7 @@ def laptop_accounts(config: Any, scopes: Any) -> dict[str, Any]:
     return found
 
 
-def _by_name(datastores: Any) -> dict[str, str]:
+def _containers_by_datastore(datastores: Any) -> dict[str, str]:
     return {each["name"]: each["containerName"] for each in datastores}
 
 

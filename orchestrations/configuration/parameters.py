@@ -79,7 +79,7 @@ def problem_with(
     return None
 
 
-def with_defaults(
+def fill_defaults(
     declared: Mapping[str, Parameter], given: Mapping[str, Value]
 ) -> dict[str, Value]:
     """The value of each declared parameter."""

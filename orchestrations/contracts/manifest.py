@@ -58,7 +58,7 @@ def copy_name(line: ManifestLine) -> str:
     return f"{content[:2]}/{content}{extension[0] if extension else ''}"
 
 
-def with_copies(lines: bytes) -> bytes:
+def add_copy_names(lines: bytes) -> bytes:
     """Add the key `file`, the path of the copy, to encoded lines."""
     decoded = map(decode_line, lines.splitlines())
     return "".join(

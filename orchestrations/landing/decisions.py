@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from orchestrations.configuration.checks import Bounds, Checks, CheckStage, MinimumChange
-from orchestrations.configuration.parameters import Value, problem_with, with_defaults
+from orchestrations.configuration.parameters import Value, fill_defaults, problem_with
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.difference import Difference
@@ -240,7 +240,7 @@ def first_attempt(
         receiver=asked.receiver,
         configuration=configuration.hash,
         reason=asked.reason,
-        parameters=with_defaults(declared, given),
+        parameters=fill_defaults(declared, given),
         checks=checks,
         base=comparison.base if checks else None,
         difference=comparison.difference,

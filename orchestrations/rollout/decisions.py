@@ -43,7 +43,7 @@ class Broken:
 Verdict = Wait | Passed | Broken
 
 
-def decided_step(state: RolloutState, step: int) -> int:
+def step_to_decide(state: RolloutState, step: int) -> int:
     """The step that a person's decision is about; `BEFORE_STEPS` before the first one."""
     return step if rule_of_rollout(state).has_steps else BEFORE_STEPS
 
@@ -85,7 +85,7 @@ def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) ->
     )
 
 
-def without(traffic: EndpointTraffic, deployment: str) -> EndpointTraffic:
+def traffic_without(traffic: EndpointTraffic, deployment: str) -> EndpointTraffic:
     """An endpoint's traffic without a deployment, so that a rollback does not restore it."""
     if deployment not in {**traffic.traffic, **traffic.mirror}:
         return traffic

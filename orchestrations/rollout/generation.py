@@ -46,9 +46,9 @@ from orchestrations.rollout.decisions import (
     Broken,
     Passed,
     Verdict,
-    decided_step,
     judge_step,
     kind_of,
+    step_to_decide,
     steps_of,
     worst,
 )
@@ -244,7 +244,7 @@ class RolloutGeneration:
 
     def read_directions(self) -> Step[Directions]:
         """Read what people and newer models ask of the rollout."""
-        step = decided_step(self.progress.state, self.progress.step)
+        step = step_to_decide(self.progress.state, self.progress.step)
         request = ReadDirections(rollout=self.id, endpoint=self.deploy.endpoint, step=step)
         return (yield from self.call(request))
 

@@ -37,7 +37,7 @@ from orchestrations.rollout.decisions import (
     main_deployment,
     poll_delay,
     traffic_of,
-    without,
+    traffic_without,
 )
 from orchestrations.rollout.generation import ContinuesAsNew, RolloutGeneration
 
@@ -158,7 +158,7 @@ def _waiting(run: RolloutGeneration) -> Delay:
         # It is live already. Without this, a rollback would leave the endpoint without traffic.
         yield from _go_live(run, previous=EndpointTraffic())
     else:
-        run.move("deploying", previous=without(found, run.deployment))
+        run.move("deploying", previous=traffic_without(found, run.deployment))
     return None
 
 

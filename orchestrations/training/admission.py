@@ -192,7 +192,7 @@ class _Turn:
 
     def _borrowing(self) -> Choice | None:
         """Steps 2 and 3."""
-        for run, options in self._in_order():
+        for run, options in self._ordered_borrowers():
             for option in options:
                 if self._has_room(option) and option.flavor not in self.kept_for:
                     return run, option
@@ -201,7 +201,7 @@ class _Turn:
                 self.kept_for.setdefault(guaranteed[0].flavor, run)
         return None
 
-    def _in_order(self) -> list[tuple[WaitingRun, list[NodesWanted]]]:
+    def _ordered_borrowers(self) -> list[tuple[WaitingRun, list[NodesWanted]]]:
         """The runs that may borrow, each with the options that its queue may use now."""
         found: list[tuple[tuple[float, datetime, str], WaitingRun, list[NodesWanted]]] = []
         for run in self._by_age:

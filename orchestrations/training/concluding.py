@@ -115,7 +115,7 @@ def conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
     if verdict.promoted:
         return (yield from publish(run, judgement))
     model = None
-    if verdict.above_floor and run.request.pipeline.model.register_challengers:
+    if verdict.is_above_floor and run.request.pipeline.model.register_challengers:
         model = yield from _register(run, judgement, challenger=True)
     told = _told(run, judgement) | {"reason": verdict.reason}
     run.advance("gate_not_met", **told, model=model)

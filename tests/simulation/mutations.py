@@ -273,7 +273,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         run_progress, "check_deadline", return_value=None
     ),
     "every listing is whole": lambda: mock.patch.object(
-        settling, "by_listing", return_value="whole"
+        settling, "judge_dataset", return_value="whole"
     ),
     "long texts are not cut": lambda: mock.patch.object(run_progress, "fit_status", _as_it_is),
     "retries are not started": lambda: mock.patch.object(retries, "start_attempt", _never),

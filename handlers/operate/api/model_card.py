@@ -20,10 +20,10 @@ from handlers.operate.api.model_documents import ModelCard, ModelDetail
 from handlers.operate.api.model_effort import (
     NOT_ENDED,
     UNKNOWN,
+    describe_total,
     emissions,
-    of_rollout,
-    of_run,
-    together,
+    rollout_use,
+    run_use,
 )
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.operate.api.picture_drawing import link
@@ -249,8 +249,8 @@ def _reproduced(facts: Facts) -> Iterator[str]:
 
 def _effort(facts: Facts) -> Iterator[str]:
     """Every run on the dataset version and every rollout; sums have those that lost or failed."""
-    runs = [of_run(each) for each in facts.runs if each.status.reproduces is None]
-    rollouts = [of_rollout(*each, facts.pipeline.deploy, facts.queues) for each in facts.rollouts]
+    runs = [run_use(each) for each in facts.runs if each.status.reproduces is None]
+    rollouts = [rollout_use(*each, facts.pipeline.deploy, facts.queues) for each in facts.rollouts]
     if not runs:
         yield "No run of this dataset version is recorded."
         yield ""
@@ -259,7 +259,7 @@ def _effort(facts: Facts) -> Iterator[str]:
     for uses, kind, what in ((runs, "runs", "training"), (rollouts, "rollouts", "test and bake")):
         if uses:
             yield ""
-            yield f"Together {together(uses, kind, what)}."
+            yield f"Together {describe_total(uses, kind, what)}."
     yield ""
     yield from _facts(emissions((*runs, *rollouts), facts.queues))
 

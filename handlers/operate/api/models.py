@@ -33,7 +33,7 @@ from handlers.platform.tags import all_versions, tags_of
 from handlers.training.champions import (
     ChampionRefused,
     active_versions,
-    before,
+    champion_to_restore,
     choose_champion,
     find_active,
     in_service_since,
@@ -245,7 +245,7 @@ class _Versions:
     ) -> ModelDetail:
         """A version with its lineage."""
         properties: Mapping[str, str] = model.properties or {}
-        previous, deploy = before(model, self._active), self._pipeline.deploy
+        previous, deploy = champion_to_restore(model, self._active), self._pipeline.deploy
         return ModelDetail(
             **dict(self.summary(model)),
             pipeline=self._pipeline.name,

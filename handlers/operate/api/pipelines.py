@@ -99,7 +99,7 @@ async def _describe_all(
                     for run in unfinished.get(name, [])[:RUNNING_LIMIT]
                 ],
                 costs=costs,
-                shown=zones.to_show(pipelines[name]),
+                shown=zones.shown_zones(pipelines[name]),
                 now=now,
             )
             for name in sorted(pipelines)
@@ -126,7 +126,7 @@ async def get_pipeline(
             pause=pause,
             running=running,
             costs=costs,
-            shown=zones.to_show(pipeline),
+            shown=zones.shown_zones(pipeline),
             now=now,
         ),
         _champion(clients, pipeline),
@@ -165,7 +165,10 @@ async def _summarise(
     )
     state, sentence = state_of(pipeline, newest, running, zones, now=now)
     if pause is not None:
-        state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
+        state, sentence = (
+            "paused",
+            sentences.describe_pause(pause, under_way=state, sentence=sentence),
+        )
     due = newest.next_attempt_at if newest is not None and state == "retrying" else None
     spent = [each for each in costs[1] if each.pipeline == pipeline.name]
     noted = _noted(clients.settings, pipeline)
@@ -182,7 +185,9 @@ async def _summarise(
         next_attempt_at=due,
         currency=costs[0],
         costs=spent,
-        no_cost=None if spent else sentences.of_no_cost(pipeline, has_prices=costs[0] is not None),
+        no_cost=None
+        if spent
+        else sentences.explain_missing_cost(pipeline, has_prices=costs[0] is not None),
         missing_settings=missing_settings(clients.settings, pipeline),
         compute_warnings=noted.warnings,
         compute_not_known=noted.not_known,
@@ -282,7 +287,7 @@ class _Zones:
             read_troubles(clients),
         )
 
-    def to_show(self, pipeline: Pipeline) -> Mapping[str | None, Sequence[Trouble]]:
+    def shown_zones(self, pipeline: Pipeline) -> Mapping[str | None, Sequence[Trouble]]:
         """The zones to show, with their troubles; see `zones_to_show`."""
         name = pipeline.name
         listed = {key: each.listed_from for key, each in self.last_batches.get(name, {}).items()}
@@ -358,7 +363,7 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
     if pipeline.notify.event_grid:
         yield lambda: settings.required("EventGridTopic__endpoint")
     for webhook in pipeline.notify.webhooks:
-        yield lambda webhook=webhook: settings.decided(webhook.url_setting)
+        yield lambda webhook=webhook: settings.explicit(webhook.url_setting)
         if url := settings.values.get(webhook.url_setting):
             yield lambda url=url, webhook=webhook: parse_receiver(url, setting=webhook.url_setting)
             if secret := webhook.secret_setting:

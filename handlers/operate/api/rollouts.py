@@ -31,7 +31,7 @@ from handlers.rollout.requests import request_rollout
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
-from orchestrations.rollout.decisions import decided_step
+from orchestrations.rollout.decisions import step_to_decide
 from orchestrations.rollout.rollout import rollout as rollout_orchestrator
 
 if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
@@ -182,7 +182,7 @@ async def _decide(
 ) -> Accepted:
     """Record a decision, and wake the rollout up."""
     status = _status(instance)
-    step = decided_step(status.state, status.step)
+    step = step_to_decide(status.state, status.step)
     decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=step)
     await STORAGE.ask(record_decision, clients, status.id, decision)
     on = f"rollout {status.id}"

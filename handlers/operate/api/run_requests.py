@@ -28,7 +28,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.instances import exists, is_live, run_status, start_once, wake_up
 from handlers.platform.run_records import request_cancel
 from handlers.platform.settings import Settings
-from handlers.platform.spans import below
+from handlers.platform.spans import use_parent_span
 from orchestrations.configuration.parameters import PARAMETERS_LIMIT, Value, problem_with
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
@@ -182,7 +182,7 @@ async def _start(
     starter: DurableOrchestrationClient, request: LandingRequest, key: str
 ) -> Accepted:
     instance, trace = request_instance(request.pipeline, key), request.trace
-    with below(trace and trace.parent):
+    with use_parent_span(trace and trace.parent):
         started = await start_once(starter, landing.__name__, instance, request.to_dict())
     logger.info("%s: %s", instance, "started" if started else "was started before")
     return Accepted(id=instance, status_url=f"/api/runs/{instance}")

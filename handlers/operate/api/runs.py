@@ -26,7 +26,7 @@ from handlers.operate.api.documents import (
 from handlers.operate.api.models import azure_ml_asked
 from handlers.operate.api.remedies import remedy
 from handlers.operate.api.requests import Parameters, Problem, invalid_request, next_url
-from handlers.operate.api.sentences import of_no_run_cost
+from handlers.operate.api.sentences import explain_missing_run_cost
 from handlers.platform import record_store, tags
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE
 from handlers.platform.clients import Clients
@@ -262,7 +262,9 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     error_type = None if status.error is None else status.error.type
     no_cost, cost = None, record.known_cost
     if cost is None:
-        no_cost = of_no_run_cost(status.id, find_admission(clients, now=datetime.now(UTC)))
+        no_cost = explain_missing_run_cost(
+            status.id, find_admission(clients, now=datetime.now(UTC))
+        )
     return RunDetail.model_validate(
         summary(record)
         | status.to_dict()

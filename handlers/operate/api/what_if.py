@@ -124,7 +124,9 @@ def what_if(
         except ResourceNotFoundError:
             return None
 
-    replayed = list(replay(changed, past, difference_of, _before(clients, pipeline, since)))
+    replayed = list(
+        replay(changed, past, difference_of, _last_trained_datasets(clients, pipeline, since))
+    )
     return WhatIf(
         pipeline=pipeline.name,
         since=since,
@@ -145,10 +147,12 @@ def _past(clients: Clients, pipeline: Pipeline, since: datetime) -> Iterator[Pas
         if batch.dataset.frozen_at < since:
             return
         released = is_released(clients, pipeline.name, batch.dataset.version)
-        yield _with_run(clients, pipeline, PastBatch(batch=batch, is_released=released))
+        yield _add_run(clients, pipeline, PastBatch(batch=batch, is_released=released))
 
 
-def _before(clients: Clients, pipeline: Pipeline, since: datetime) -> dict[str | None, Dataset]:
+def _last_trained_datasets(
+    clients: Clients, pipeline: Pipeline, since: datetime
+) -> dict[str | None, Dataset]:
     """The last trained batch of each zone from before a moment, if it is among the last ones."""
     older = (name for name in newest_batches(clients, pipeline.name) if frozen_at(name) < since)
     found: dict[str | None, Dataset] = {}
@@ -161,7 +165,7 @@ def _before(clients: Clients, pipeline: Pipeline, since: datetime) -> dict[str |
     return found
 
 
-def _with_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatch:
+def _add_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatch:
     result = past.batch.result
     if result.outcome != "started" or result.run is None:
         return past

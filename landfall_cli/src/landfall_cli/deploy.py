@@ -82,7 +82,7 @@ def rollback(
     """
     name, _, version = of.partition(":")
     pipeline = find_pipeline(session, name)
-    current = _under_way(session, pipeline["name"])
+    current = _current_rollout(session, pipeline["name"])
     is_other = current is not None and (
         version != current["model"]["version"] or current.get("rolls_back")
     )
@@ -131,7 +131,7 @@ def _newest(session: Session, pipeline: Any) -> str:
     return str(version)
 
 
-def _under_way(session: Session, pipeline: str) -> Any | None:
+def _current_rollout(session: Session, pipeline: str) -> Any | None:
     """The rollout that has the endpoint, or else the newest one that waits for it."""
     listed = session.api.get("/api/rollouts", pipeline=pipeline, limit=50)["rollouts"]
     going = [each for each in listed if not each["broken"] and each["state"] not in ENDS]

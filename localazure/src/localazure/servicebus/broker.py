@@ -109,7 +109,7 @@ class Broker:
             ServerBusyError: the namespace has no credits left.
         """
         self._credits.spend(cost_of_sending(entity, len(messages)))
-        messages = [contents.with_message_id(message) for message in messages]
+        messages = [contents.ensure_message_id(message) for message in messages]
         submissions = [
             Submission(
                 entity=entity.number,
