@@ -211,17 +211,17 @@ async def the_same_again(stage: Stage) -> Facts:
     stage.say("waiting for the landing to settle")
 
     async def explained() -> dict[str, Any] | None:
-        found = await stage.cloud.explain(files[-1][0])
-        return found if found["state"] == "duplicate" else None
+        explanation = await stage.cloud.explain(files[-1][0])
+        return explanation if explanation["state"] == "duplicate" else None
 
-    found = await stage.wait(explained, "explanation of the duplicate")
+    explanation = await stage.wait(explained, "explanation of the duplicate")
     runs = await stage.runs_end(0)
     return {
         "files": len(files),
         "runs": len(runs),
-        "state": found["state"],
-        "reason": found["reason"],
-        "events": len(found["events"]),
+        "state": explanation["state"],
+        "reason": explanation["reason"],
+        "events": len(explanation["events"]),
     }
 
 

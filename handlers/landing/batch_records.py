@@ -97,11 +97,11 @@ def read_held(clients: Clients, pipeline: str, dataset: Dataset) -> HeldBatch | 
 
 def held_zones(clients: Clients) -> Mapping[str, frozenset[str]]:
     """Pipeline → keys of its partitions (`zone`: the whole zone) with a hold; one listing."""
-    found: dict[str, set[str]] = defaultdict(set)
+    partitions: dict[str, set[str]] = defaultdict(set)
     for name in clients.records.list_blob_names(name_starts_with=_FOLDER):
         _, pipeline, key = name.removesuffix(".json").split("/", 2)
-        found[pipeline].add(key)
-    return {pipeline: frozenset(keys) for pipeline, keys in found.items()}
+        partitions[pipeline].add(key)
+    return {pipeline: frozenset(keys) for pipeline, keys in partitions.items()}
 
 
 def end_hold(clients: Clients, pipeline: str, partition: str | None, *, until: datetime) -> None:
@@ -158,12 +158,12 @@ def _trained_before(last: LastBatch, request: RecordBatch, rule: BatchRule) -> t
 
     Between that and the last trained one are only batches whose training a check has ended.
     """
-    known = () if last.last_trained is None else (last.last_trained, *last.trained_before)
-    if not rule.is_trained or (known and known[0].version == request.dataset.version):
+    trained = () if last.last_trained is None else (last.last_trained, *last.trained_before)
+    if not rule.is_trained or (trained and trained[0].version == request.dataset.version):
         return last.trained_before
     if request.base is None:
         return ()
-    return tuple(dropwhile(lambda it: it.version != request.base, known))[:TRAINED_BEFORE]
+    return tuple(dropwhile(lambda it: it.version != request.base, trained))[:TRAINED_BEFORE]
 
 
 @activity
@@ -194,15 +194,15 @@ class LastListing:
 
 def list_last_batches(clients: Clients) -> Mapping[str, Mapping[str | None, LastListing]]:
     """Pipeline → partition → its last batch; None stands for the whole zone."""
-    found: dict[str, dict[str | None, LastListing]] = defaultdict(dict)
+    listings: dict[str, dict[str | None, LastListing]] = defaultdict(dict)
     for blob in clients.records.list_blobs(name_starts_with=f"{_LAST}/", include=["metadata"]):
         _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
         marker_at = blob.metadata.get("marker_at")
-        found[pipeline][None if key == _ZONE else key] = LastListing(
+        listings[pipeline][None if key == _ZONE else key] = LastListing(
             listed_from=datetime.fromisoformat(blob.metadata["frozen_at"]),
             marker_at=datetime.fromisoformat(marker_at) if marker_at else None,
         )
-    return found
+    return listings
 
 
 def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator[str]:

@@ -276,12 +276,12 @@ async def ensure_landing(
         status = await starter.get_status(instance)
         if is_live(status):
             shown = _shown(status.custom_status)
-            known = UnderWay(opened=False, batch=shown and shown.traceparent)
+            existing = UnderWay(opened=False, batch=shown and shown.traceparent)
             if not wake and _reads_again(status.custom_status):
-                return known
+                return existing
             taken = await wake_up(starter, instance)
             if taken and is_live(await starter.get_status(instance)):
-                return known
+                return existing
             continue
         if is_broken_landing(status):
             await report(clients, status)

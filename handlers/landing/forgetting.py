@@ -230,15 +230,15 @@ def lines_near(clients: Clients, folder: str, texts: Iterable[str]) -> Iterator[
 def _find_in_zones(clients: Clients, record: ForgetRequest) -> None:
     """Keep the contents that the blobs have in the landing zones now."""
     for name, blobs in record.blobs.items():
-        found: list[Content] = []
+        contents: list[Content] = []
         with contextlib.suppress(InvalidPipeline):
             source = deployed_pipeline(clients, name).source
             container = clients.blobs.get_container_client(source.container)
             for blob in blobs:
                 with contextlib.suppress(ResourceNotFoundError):
                     properties = container.get_blob_client(blob).get_blob_properties()
-                    found.append(content_of(properties))
-        _keep_found(clients, record.id, f"{name}/now", found)
+                    contents.append(content_of(properties))
+        _keep_found(clients, record.id, f"{name}/now", contents)
 
 
 def _find_by_name(clients: Clients, record: ForgetRequest, folder: str) -> None:
@@ -249,18 +249,18 @@ def _find_by_name(clients: Clients, record: ForgetRequest, folder: str) -> None:
     except InvalidPipeline:
         return  # the request was refused if no pipeline watched a blob
     paths = {name.removeprefix(prefix) for name in record.blobs[pipeline]}
-    found = [
+    contents = [
         content_of_line(line)
         for lines in lines_near(clients, folder, paths)
         for line in lines
         if path_of(line) in paths
     ]
-    _keep_found(clients, record.id, f"{pipeline}/{version}", found)
+    _keep_found(clients, record.id, f"{pipeline}/{version}", contents)
 
 
-def _keep_found(clients: Clients, request: str, name: str, found: list[Content]) -> None:
-    if found:
-        document = sorted(set(found))
+def _keep_found(clients: Clients, request: str, name: str, contents: list[Content]) -> None:
+    if contents:
+        document = sorted(set(contents))
         record_store.replace(clients.records, f"{folder_of(request)}contents/{name}.json", document)
 
 
@@ -285,20 +285,20 @@ def _keep_contents(clients: Clients, record: ForgetRequest) -> ForgetProgress:
 def find_forgotten_in(clients: Clients, contents: Mapping[Content, str], folder: str) -> None:
     """Record, for each request, that a dataset version has its contents; delete their copies."""
     _, pipeline, version = folder.split("/")
-    found, deleted = Counter[str](), Counter[str]()
+    counts, deleted = Counter[str](), Counter[str]()
     for lines in lines_near(clients, folder, (digest for digest, _ in contents)):
         for line, it in zip(lines, parse_lines(lines), strict=True):
             digest = it.md5.decode() if it.md5 else text_of(it.etag)
             request = contents.get((digest, it.size))
             if request is None:
                 continue
-            found[request] += 1
+            counts[request] += 1
             copy = decode_line(line).file
             with contextlib.suppress(ResourceNotFoundError):
                 if copy is not None:
                     clients.records.delete_blob(copies_folder(pipeline) + copy)
                     deleted[request] += 1
-    for request, blobs in found.items():
+    for request, blobs in counts.items():
         has = ForgottenVersion(
             pipeline=pipeline, version=version, blobs=blobs, copies_deleted=deleted[request]
         )

@@ -153,17 +153,17 @@ def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Deliv
     if isinstance(notification.status, RunStatus):
         fitted = fit_status(notification.status)
         notification = notification.model_copy(update={"status": fitted})
-    found: list[Delivery] = []
+    due: list[Delivery] = []
     if channels.event_grid:
-        found.append(Delivery(notification=notification, channel="event_grid"))
+        due.append(Delivery(notification=notification, channel="event_grid"))
     if channels.service_bus:
-        found.append(Delivery(notification=notification, channel="service_bus"))
-    found += [
+        due.append(Delivery(notification=notification, channel="service_bus"))
+    due += [
         Delivery(notification=notification, channel="webhook", webhook=webhook)
         for webhook in channels.webhooks
         if not webhook.on_request or webhook.name == notification.receiver
     ]
-    return found
+    return due
 
 
 @activity

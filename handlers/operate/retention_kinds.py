@@ -231,16 +231,16 @@ def kept_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[
 
 def last_versions_of(clients: Clients, pipeline: str) -> set[str]:
     """The versions of the last batch of each zone or partition, and of the last trained one."""
-    found: set[str] = set()
+    versions: set[str] = set()
     for partition in list_last_batches(clients).get(pipeline, {}):
         last = last_batch(clients, pipeline, partition)
         if last is not None:
-            found |= {
+            versions |= {
                 each.version
                 for each in (last.dataset, last.last_trained, *last.trained_before)
                 if each
             }
-    return found
+    return versions
 
 
 def _other_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[str]:

@@ -104,24 +104,24 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
     )
 
 
-def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
+def merge(existing: RunRecord | None, added: RunRecord) -> RunRecord:
     """Merge two records. Pure and idempotent.
 
     The later status is kept (`order_of`). Consecutive steps in one state become one,
     because a new generation does not know the step before its own.
     """
-    if known is None:
+    if existing is None:
         return added.model_copy(update={"steps": _ordered(added.steps)})
-    is_late = _order(added.status) < _order(known.status)
-    newest = known.status if is_late else added.status
+    is_late = _order(added.status) < _order(existing.status)
+    newest = existing.status if is_late else added.status
     facts = {
         name: value
         for name in RunRecord.model_fields
         if (value := getattr(added, name)) is not None and not is_late
     }
-    steps = _ordered((*known.steps, *added.steps))
-    return known.model_copy(
-        update={**facts, "status": newest, "started_at": known.started_at, "steps": steps}
+    steps = _ordered((*existing.steps, *added.steps))
+    return existing.model_copy(
+        update={**facts, "status": newest, "started_at": existing.started_at, "steps": steps}
     )
 
 

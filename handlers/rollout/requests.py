@@ -87,7 +87,7 @@ async def handle_rollout(
     assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
     instance = rollout_id(deploy.endpoint, request.model.version, request.attempt)
     change = request.champion
-    asked = RolloutStatus(
+    requested = RolloutStatus(
         id=instance,
         pipeline=request.pipeline.name,
         run=request.run,
@@ -101,7 +101,7 @@ async def handle_rollout(
         at_once=request.at_once,
         rolls_back=change.version if change is not None and change.verb == "rollback" else None,
     )
-    await BACKGROUND.ask(index_rollout, clients, asked)
+    await BACKGROUND.ask(index_rollout, clients, requested)
     if request.attempt:
         await BACKGROUND.ask(_register, clients, request, instance)
     given = RolloutInput(request=request).to_dict()

@@ -302,14 +302,14 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
         document = change_admission(
             clients,
             queues,
-            lambda given: withdraw(given, request.run, request.heir),
+            lambda admission: withdraw(admission, request.run, request.heir),
             now=now,
         ).document
     # The run may have been admitted before it could be withdrawn.
     entry = next((each for each in document.admitted if each.run == request.run), None)
     if entry is None:
-        known = read_run_record(clients, request.run)  # the place of a check is no run
-        return NodesReturned(returned=True, cost=known and known.cost)
+        record = read_run_record(clients, request.run)  # the place of a check is no run
+        return NodesReturned(returned=True, cost=record and record.cost)
     state = find_job_state(clients, request.run)
     if state is not None and state not in ENDED:
         return NodesReturned(returned=False)
@@ -322,15 +322,15 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
         price_per_node_hour=entry.price_per_node_hour,
         currency=queues.currency,
     )
-    known = read_run_record(clients, request.run)
-    if known is not None:
-        add_to_record(clients, known.model_copy(update={"cost": cost}))
+    record = read_run_record(clients, request.run)
+    if record is not None:
+        add_to_record(clients, record.model_copy(update={"cost": cost}))
     document = change_admission(
         clients,
         queues,
         # Carried forward first: the cost belongs to the period and month in which the job ended.
-        lambda given: accounts.settle(
-            accounts.carry_forward(given, now), request.run, cost, _evictions(known)
+        lambda admission: accounts.settle(
+            accounts.carry_forward(admission, now), request.run, cost, _evictions(record)
         ),
         now=now,
     ).document

@@ -170,10 +170,10 @@ async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest
 
     A run whose instance was handed over while it waits for nodes or people is started again.
     """
-    given = RunInput(request=request).to_dict()
+    run_input = RunInput(request=request).to_dict()
     with use_parent_span(request.traceparent):
         return await start_once(
-            starter, retraining.__name__, request.run, given, again=is_handed_over
+            starter, retraining.__name__, request.run, run_input, again=is_handed_over
         )
 
 

@@ -81,16 +81,16 @@ class Facts:
 
     def subscription_value(self, principal: str, path: str) -> str:
         """A value of the event subscription that a principal delivers for."""
-        found = self.subscriptions.get(principal)
-        return str(found.get(path)) if found else ""
+        subscription = self.subscriptions.get(principal)
+        return str(subscription.get(path)) if subscription else ""
 
     @property
     def secrets_vault(self) -> str:
         """The name of the vault that the settings refer to."""
-        found = re.search(
+        match = re.search(
             r"https://([\w-]+)\.vault", str(self.settings.get("INBOUND_WEBHOOK_SECRET"))
         )
-        return found[1] if found else ""
+        return match[1] if match else ""
 
 
 def expected_settings(facts: Facts, root: Path) -> dict[str, Any]:
@@ -180,17 +180,17 @@ def _secret_references(facts: Facts, root: Path) -> dict[str, Any]:
         for path in sorted((root / "infra" / "hooks").glob("*.py"))
         for each in re.findall(r'"([a-z0-9-]+-secret)"', path.read_text("utf-8"))
     }
-    found: dict[str, Any] = {}
+    references: dict[str, Any] = {}
     for setting in facts.settings:
         if setting.endswith("_SECRET"):
             name = setting.lower().replace("_", "-")
             uri = f"https://{facts.secrets_vault}.vault.azure.net/secrets/{name}"
-            found[setting] = (
+            references[setting] = (
                 f"@Microsoft.KeyVault(SecretUri={uri})"
                 if name in made
                 else Form(r"(?!)", f"a reference to {name}, which no hook makes")
             )
-    return found
+    return references
 
 
 def check(root: Path, deployed: Deployment) -> Iterator[Problem]:

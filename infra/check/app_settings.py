@@ -66,7 +66,7 @@ def _check_laptop(root: Path, deployed: Iterable[str]) -> Iterator[Problem]:
 
 def documented_settings(page: str) -> dict[str, int]:
     """Setting -> line of the page, for every setting that `azd up` sets."""
-    found: dict[str, int] = {}
+    documented: dict[str, int] = {}
     for number, line in enumerate(page.splitlines(), 1):
         cells = [each.strip() for each in line.strip().strip("|").split(" | ")]
         if (
@@ -74,5 +74,5 @@ def documented_settings(page: str) -> dict[str, int]:
             and len(cells) > 1
             and not any(each in cells[1] for each in NOT_DEPLOYED)
         ):
-            found |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), number)
-    return found
+            documented |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), number)
+    return documented

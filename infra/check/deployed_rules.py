@@ -160,14 +160,14 @@ def _used_parts(deployed: Deployment, each: Deployed) -> set[str]:
     """Parts of a resource that somebody uses; an account's are those in settings and workspaces."""
     if each.type != "Microsoft.Storage/storageAccounts":
         return set(KINDS[each.type].parts) if each.type in KINDS else set()
-    found: set[str] = set()
+    parts: set[str] = set()
     for config in deployed.resources_of_type("Microsoft.Web/sites/config"):
         text = " ".join(map(str, config.body["properties"].values()))
-        found |= set(re.findall(rf"https://{each.name}\.(\w+)\.", text))
+        parts |= set(re.findall(rf"https://{each.name}\.(\w+)\.", text))
     for workspace in deployed.resources_of_type("Microsoft.MachineLearningServices/workspaces"):
         if workspace.get("properties.storageAccount") == each.id:
-            found |= {"blob", "file"}
-    return found
+            parts |= {"blob", "file"}
+    return parts
 
 
 def _check_zones(deployed: Deployment) -> Iterator[Problem]:
@@ -212,10 +212,10 @@ def _check_subnets(deployed: Deployment) -> Iterator[Problem]:
             message = f"{kind.subnet} is no subnet of the network {deployed.words}"
             yield each.problem(message, kind.subnet)
             continue
-        given = [one["properties"]["serviceName"] for one in values.get("delegations", [])]
-        if given != ([kind.delegation] if kind.delegation else []):
+        delegated = [one["properties"]["serviceName"] for one in values.get("delegations", [])]
+        if delegated != ([kind.delegation] if kind.delegation else []):
             wanted = f"delegated to {kind.delegation or 'nothing'}"
-            yield each.problem(f"its subnet must be {wanted}, not to {given}", kind.subnet)
+            yield each.problem(f"its subnet must be {wanted}, not to {delegated}", kind.subnet)
         if kind.calls_out and values.get("natGateway", {}).get("id") not in deployed.made:
             message = "its subnet has no NAT gateway, and new networks have no other way out"
             yield each.problem(message, kind.subnet)

@@ -86,14 +86,14 @@ def check(
 
     The subscriptions that deliver events say which identity delivers where.
     """
-    facts, given = Facts(deployed), deployed.main.given
+    facts, parameters = Facts(deployed), deployed.main.given
     yield from _check_definitions(facts, custom)
-    if given.get("eventDelivery") == "later":  # the same roles, whose subscriptions come later
+    if parameters.get("eventDelivery") == "later":  # the same roles, whose subscriptions come later
         return
     identity = {
         f"{facts.app}#properties.principalId": "app",
         f"{facts.cluster}#properties.principalId": "cluster",
-        given.get("deployerId"): "deployer",
+        parameters.get("deployerId"): "deployer",
     }
     for principal, subscription in facts.subscriptions.items():
         identity[f"{subscription.body['parent'].id}#identity.principalId"] = principal
@@ -103,20 +103,20 @@ def check(
     scope_of = {value: key for key, value in scopes(facts).items()}
     counts = {
         "always",
-        given.get("network"),
-        given.get("durableBackend"),
-        given.get("quotaReading"),
+        parameters.get("network"),
+        parameters.get("durableBackend"),
+        parameters.get("quotaReading"),
     }
     missing = {
         (who, role, scope)
         for who, scope, role, when, *_ in declared
-        if when in counts and (who != "deployer" or given.get("deployerId"))
+        if when in counts and (who != "deployer" or parameters.get("deployerId"))
     }
     for each in deployed.resources_of_type(ASSIGNMENT):
         who = identity.get(str(each.get("properties.principalId")))
         role = role_of.get(str(each.get("properties.roleDefinitionId")).rpartition("/")[2], "")
         scope, reason = scope_of.get(each.scope), each.get("properties.description")
-        kind = given.get("deployerType") if who == "deployer" else "ServicePrincipal"
+        kind = parameters.get("deployerType") if who == "deployer" else "ServicePrincipal"
         if who is None:
             yield each.problem(
                 f"the principal of {reason!r} is not the identity of any part of the app",

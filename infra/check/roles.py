@@ -177,8 +177,8 @@ def _check_assignments(file: BicepFile) -> Iterator[Problem]:
 
 def _conditions(main: BicepFile) -> set[str]:
     """`always`, and the allowed values of `network` and `durableBackend`."""
-    found = {"always"}
+    conditions = {"always"}
     for node in main.root.named_children:
         if node.type == "decorators" and "allowed" in text(node):
-            found |= {string(each) for each in walk(node) if each.type == "string"}
-    return found
+            conditions |= {string(each) for each in walk(node) if each.type == "string"}
+    return conditions

@@ -61,15 +61,15 @@ def lacks_a_role(run: Mapping[str, Any]) -> bool:
 
 def links(run: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
     """Return the address of the run's page."""
-    found = [f"{environment['LANDFALL_URL']}/api/runs/{run['id']} (with a function key)"]
+    addresses = [f"{environment['LANDFALL_URL']}/api/runs/{run['id']} (with a function key)"]
     if "LANDFALL_WORKSPACE_NAME" in environment:
         workspace = (
             f"/subscriptions/{environment['LANDFALL_SUBSCRIPTION_ID']}"
             f"/resourceGroups/{environment['LANDFALL_WORKSPACE_RESOURCE_GROUP']}"
             f"/workspaces/{environment['LANDFALL_WORKSPACE_NAME']}"
         )
-        found.append(f"https://ml.azure.com/runs/{run['id']}?wsid={workspace}")
-    return found
+        addresses.append(f"https://ml.azure.com/runs/{run['id']}?wsid={workspace}")
+    return addresses
 
 
 def main(environment: Mapping[str, str]) -> int:

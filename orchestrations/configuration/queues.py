@@ -95,14 +95,14 @@ class Queues(Section):
         _refuse_twice("clusters of flavors", [flavor.cluster for flavor in self.flavors])
         _refuse_twice("queues", [queue.name for queue in self.queues])
         _refuse_twice("prices", [f"{price.size} ({price.priority})" for price in self.prices])
-        known = {flavor.name for flavor in self.flavors}
+        flavors = {flavor.name for flavor in self.flavors}
         for queue in self.queues:
             names = [quota.flavor for quota in queue.quotas]
             _refuse_twice(f"quotas of queue {queue.name}", names)
-            if unknown := sorted(set(names) - known):
+            if unknown := sorted(set(names) - flavors):
                 raise ValueError(
                     f"queue {queue.name} has a quota of the flavor {unknown[0]!r}, which is not "
-                    f"among the flavors: {', '.join(sorted(known))}"
+                    f"among the flavors: {', '.join(sorted(flavors))}"
                 )
         for flavor in self.flavors:
             nominal = self.nominal_quotas(flavor.name)

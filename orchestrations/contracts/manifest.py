@@ -124,12 +124,12 @@ class EncodedLine(NamedTuple):
 
 def parse_lines(lines: Sequence[bytes]) -> list[EncodedLine]:
     """Read all lines at once: ten million one by one would take minutes."""
-    found = [
+    parsed = [
         EncodedLine(path, int(size), md5, etag)
         for path, size, md5, etag in _LINE.findall(b"\n".join(lines))
     ]
-    assert len(found) == len(lines), "a line was not written by `encode_line`"
-    return found
+    assert len(parsed) == len(lines), "a line was not written by `encode_line`"
+    return parsed
 
 
 def text_of(encoded: bytes) -> str:

@@ -58,7 +58,7 @@ def steps_of(
 
 
 def questions_before(
-    asked: Sequence[Approval], steps: Sequence[RolloutStep], number: int
+    questions: Sequence[Approval], steps: Sequence[RolloutStep], number: int
 ) -> Sequence[Approval]:
     """The questions that are asked before the traffic of a step: one, or two if it is the only one.
 
@@ -66,7 +66,7 @@ def questions_before(
     """
     first_live = next(each for each, step in enumerate(steps) if step.mirror is None)
     before = {"rollout": first_live, "full-traffic": len(steps) - 1}
-    return [each for each in asked if before.get(each.before) == number]
+    return [each for each in questions if before.get(each.before) == number]
 
 
 def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) -> EndpointTraffic:

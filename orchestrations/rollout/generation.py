@@ -63,25 +63,25 @@ class ContinuesAsNew(Exception):
 class RolloutGeneration:
     """State of one generation of `rollout`."""
 
-    def __init__(self, context: DurableOrchestrationContext, given: RolloutInput) -> None:
+    def __init__(self, context: DurableOrchestrationContext, rollout_input: RolloutInput) -> None:
         self.context = context
-        self.request = given.request
-        deploy, model = given.request.pipeline.deploy, given.request.model
+        self.request = rollout_input.request
+        deploy, model = rollout_input.request.pipeline.deploy, rollout_input.request.model
         assert deploy is not None, "only pipelines with deploy have rollouts"
         self.deploy: Deploy = deploy
-        attempt = given.request.attempt
+        attempt = rollout_input.request.attempt
         self.id = rollout_id(deploy.endpoint, model.version, attempt)
-        self.deployment = given.request.deployment or deployment_name(model.version)
+        self.deployment = rollout_input.request.deployment or deployment_name(model.version)
         self.smoke_job = smoke_job(deploy.endpoint, self.deployment, attempt)
         self.log = ReplayLogger(context)
         self.timer = InterruptibleTimer(context)
         self.polls = 0
         now = context.current_utc_datetime
-        self.progress = given.progress or RolloutProgress(state="waiting", since=now)
+        self.progress = rollout_input.progress or RolloutProgress(state="waiting", since=now)
         self.status = RolloutStatus(
             id=self.id,
-            pipeline=given.request.pipeline.name,
-            run=given.request.run,
+            pipeline=rollout_input.request.pipeline.name,
+            run=rollout_input.request.run,
             model=model,
             endpoint=deploy.endpoint,
             deployment=self.deployment,
@@ -90,7 +90,7 @@ class RolloutGeneration:
             step=self.progress.step,
             steps=len(self.steps),
             reason=self.progress.reason,
-            at_once=given.request.at_once,
+            at_once=rollout_input.request.at_once,
         )
         self.show()
 

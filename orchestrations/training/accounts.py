@@ -108,10 +108,10 @@ def settle(
     lengths = document.lengths
     # A job that never ran is not a sample of the pipeline's durations.
     if cost.node_seconds:
-        known = next((each for each in lengths if each.pipeline == entry.pipeline), None)
-        seconds = (*(known.seconds if known else ()), cost.node_seconds / cost.nodes)
+        existing = next((each for each in lengths if each.pipeline == entry.pipeline), None)
+        seconds = (*(existing.seconds if existing else ()), cost.node_seconds / cost.nodes)
         added = JobLengths(pipeline=entry.pipeline, seconds=seconds[-LENGTHS_KEPT:])
-        lengths = (*(each for each in lengths if each is not known), added)
+        lengths = (*(each for each in lengths if each is not existing), added)
     return document.model_copy(
         update={
             "admitted": tuple(each for each in document.admitted if each is not entry),

@@ -343,13 +343,13 @@ def _conclude_reproduction(
 ) -> Generator[Any, Any, bool]:
     """End the run with what differs; `failure` says why its data is not the original's any more."""
     if failure is None:
-        asked = CompareReproduction(
+        request = CompareReproduction(
             pipeline=run.request.pipeline.name,
             run=run.id,
             reproduces=reproduces,
             metrics=list(wanted_metrics(run.request.pipeline, "training")),
         )
-        facts = yield from call(run.context, asked)
+        facts = yield from call(run.context, request)
         answer = judge_reproduction(reproduces, facts)
     else:
         message = f"differs: its data: {failure}"

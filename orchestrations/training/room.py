@@ -52,11 +52,11 @@ class Room:
 
     def share(self, queue: str, flavor: str) -> float:
         """A queue's borrowed usage, with the expected rest of its runs, divided by its weight."""
-        found, nodes = self.queues.queue(queue), self.held[queue, flavor]
-        assert found is not None, "only queues that are there are compared"
+        declared, nodes = self.queues.queue(queue), self.held[queue, flavor]
+        assert declared is not None, "only queues that are there are compared"
         borrowed = accounts.borrowed(self.document, queue, flavor, nodes)
         committed = self._committed[queue, flavor] * borrowed / nodes if nodes else 0.0
-        return (self._usage.get((queue, flavor), 0.0) + committed) / found.weight
+        return (self._usage.get((queue, flavor), 0.0) + committed) / declared.weight
 
     def usable(self, run: WaitingRun) -> list[NodesWanted]:
         """The options that only other runs can block, the best one first.

@@ -56,7 +56,7 @@ class ExplainQuestion(Parameters):
 def explain(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
-    asked: ExplainQuestion,
+    question: ExplainQuestion,
     *,
     now: datetime,
 ) -> Explanation:
@@ -69,7 +69,7 @@ def explain(
         Problem: 400, the address is not one of a blob.
     """
     try:
-        container, name = parse_blob_address(asked.blob, clients.blobs.url)
+        container, name = parse_blob_address(question.blob, clients.blobs.url)
     except InvalidEvent as error:
         raise invalid_request(str(error), where="blob") from None
     pipeline = watching(pipelines.values(), container, name)
@@ -101,8 +101,8 @@ def explain(
         models=models,
         model=model,
         in_model=None
-        if asked.model is None
-        else _find_in_model(clients, pipeline, inquiry.path, asked.model),
+        if question.model is None
+        else _find_in_model(clients, pipeline, inquiry.path, question.model),
     )
 
 
@@ -291,10 +291,10 @@ class _Inquiry:
 
     def _troubles(self) -> str:
         """The open troubles of the blob's zone, to append to a reason."""
-        found = read_troubles(self._clients, self._pipeline.name).get(self._pipeline.name, {})
+        troubles = read_troubles(self._clients, self._pipeline.name).get(self._pipeline.name, {})
         return "".join(
             f"; {sentences.describe_trouble(self._zone, each)}"
-            for each in found.get(self._zone, ())
+            for each in troubles.get(self._zone, ())
         )
 
     def _is_in(self, batch: RecordBatch) -> bool:

@@ -83,11 +83,11 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
             traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
     rollouts = _rollouts(clients, pipeline, version)
     ids = [each.id for each, _, _ in rollouts]
-    asked = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
+    approvals = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
     about = {
         f"model {model.name}:{version}",
         *(f"rollout {each}" for each in ids),
-        *(f"approval {each}" for each in asked),
+        *(f"approval {each}" for each in approvals),
     }
     actions, _ = find_actions(clients, lambda it: it.on in about, searched=ACTIONS_SEARCHED)
     facts = Facts(
@@ -128,10 +128,10 @@ def _rollouts(
 
 
 def _rollout(
-    clients: Clients, asked: RolloutStatus
+    clients: Clients, rollout: RolloutStatus
 ) -> tuple[RolloutStatus, RolloutState | None, timedelta | None]:
-    end = recorded_end(clients, asked.id)
-    return asked, end, trial_time(clients, asked.id, end)
+    end = recorded_end(clients, rollout.id)
+    return rollout, end, trial_time(clients, rollout.id, end)
 
 
 def tell(facts: Facts) -> str:
@@ -205,10 +205,10 @@ def _training(facts: Facts) -> Iterator[str]:
     )
 
 
-def _environment(found: Any) -> str:
-    if isinstance(found, dict):  # it is defined in the job file itself
-        return str(found.get("image") or found.get("build") or UNKNOWN)
-    return str(found or UNKNOWN)
+def _environment(environment: Any) -> str:
+    if isinstance(environment, dict):  # it is defined in the job file itself
+        return str(environment.get("image") or environment.get("build") or UNKNOWN)
+    return str(environment or UNKNOWN)
 
 
 def _metrics(facts: Facts) -> Iterator[str]:
@@ -288,8 +288,8 @@ def _decisions(actions: Sequence[Action]) -> Iterator[str]:
     yield from _table(("when", "who", "what", "on", "why", "outcome"), rows)
 
 
-def _facts(found: Mapping[str, str | None]) -> Iterator[str]:
-    known = {name: value for name, value in found.items() if value is not None}
+def _facts(facts: Mapping[str, str | None]) -> Iterator[str]:
+    known = {name: value for name, value in facts.items() if value is not None}
     return (f"- {_text(name)}: {_text(value)}" for name, value in known.items())
 
 
@@ -300,10 +300,10 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
         yield f"| {' | '.join(map(_text, row))} |"
 
 
-def _moment(found: datetime | None) -> str:
-    return UNKNOWN if found is None else f"{found:%Y-%m-%d %H:%M} UTC"
+def _moment(moment: datetime | None) -> str:
+    return UNKNOWN if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _text(found: str) -> str:
+def _text(text: str) -> str:
     """A text of somebody's, without what Markdown or HTML would make of it."""
-    return _MARKUP.sub(r"\\\1", " ".join(found.split()))
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

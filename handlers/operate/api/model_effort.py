@@ -62,7 +62,7 @@ def run_use(record: RunRecord) -> Use:
 
 
 def rollout_use(
-    asked: RolloutStatus,
+    status: RolloutStatus,
     end: RolloutState | None,
     trial: timedelta | None,
     deploy: Deploy | None,
@@ -78,7 +78,7 @@ def rollout_use(
         hours, why = nodes * trial.total_seconds() / 3600, f"{nodes} x {size}, test and bake"
         cost = cost_by_size(queues, compute, hours)
     return Use(
-        id=asked.id,
+        id=status.id,
         state=end or (NOT_ENDED if trial is None else "live"),
         compute=compute,
         hours=hours,

@@ -115,9 +115,9 @@ def zones_to_show(
     if pipeline.source.batch != "partition":
         return [None]
     known = [each for each in {*changed, *attention} if each is not None]
-    found = sorted(
+    keys = sorted(
         known,
         key=lambda each: (each in attention, changed[each].timestamp() if each in changed else 0.0),
         reverse=True,
     )
-    return found[:limit] or [None]
+    return keys[:limit] or [None]

@@ -87,7 +87,7 @@ async def _describe_all(
         STORAGE.ask(list_unfinished_runs, clients.records),
         STORAGE.ask(_Zones.read, clients),
     )
-    found = await asyncio.gather(
+    described = await asyncio.gather(
         *(
             _summarise(
                 clients,
@@ -105,7 +105,7 @@ async def _describe_all(
             for name in sorted(pipelines)
         )
     )
-    return PipelineList(pipelines=[summary for summary, _ in found])
+    return PipelineList(pipelines=[summary for summary, _ in described])
 
 
 async def get_pipeline(
@@ -305,12 +305,12 @@ class _Zones:
 
 async def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:
     try:
-        found = await AZURE_ML.ask_within(PART_SECONDS, find_champion, clients, pipeline)
+        champion = await AZURE_ML.ask_within(PART_SECONDS, find_champion, clients, pipeline)
     except (AzureError, LandfallError, Unavailable) as error:
         return None, f"Azure ML could not be asked: {type(error).__name__}"
-    if found is None:
+    if champion is None:
         return None, None
-    return Champion(version=found.version), None
+    return Champion(version=champion.version), None
 
 
 def _noted(settings: Settings, pipeline: Pipeline) -> Notes:
@@ -323,13 +323,13 @@ def _noted(settings: Settings, pipeline: Pipeline) -> Notes:
 
 def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
     """A sentence for each setting that is missing or invalid; never a value."""
-    found: dict[str, None] = {}
+    missing: dict[str, None] = {}
     for read in _needed(settings, pipeline):
         try:
             read()
         except InvalidSetting as error:
-            found[str(error)] = None
-    return list(found)
+            missing[str(error)] = None
+    return list(missing)
 
 
 def _check_roles(settings: Settings, pipeline: Pipeline) -> None:

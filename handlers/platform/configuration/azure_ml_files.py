@@ -213,13 +213,13 @@ def _mounts_for_spark(document: dict[str, Any]) -> Iterator[Problem]:
     steps = {step: _mapping(body) for step, body in _mapping(document.get("jobs")).items()}
     for step, body in steps.items():
         for side in ("inputs", "outputs") if body.get("type") == "spark" else ():
-            theirs = _mapping(document.get(side))
+            bindings = _mapping(document.get(side))
             for name, entry in _mapping(body.get(side)).items():
                 options = _mapping(entry) or {"path": entry}
                 match = _PARENT_REFERENCE.fullmatch(str(options.get("path")))
                 if match is None or match["kind"] != side:
                     continue
-                theirs_of_it = theirs.get(match["name"])
+                theirs_of_it = bindings.get(match["name"])
                 is_data = isinstance(theirs_of_it, dict) or match["name"] in BOUND_INPUTS | OUTPUTS
                 mode = options.get("mode") or _mapping(theirs_of_it).get("mode")
                 if is_data and mode != "direct":

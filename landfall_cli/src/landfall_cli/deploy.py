@@ -49,7 +49,7 @@ def deploy(
         f"Deploy {pipeline['model']}:{version} to {pipeline['endpoint'] or 'its endpoint'} {how}?",
         is_confirmed=yes,
     )
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     done = session.request(
         "/api/rollouts",
         pipeline=pipeline["name"],
@@ -58,7 +58,7 @@ def deploy(
         reason=reason,
         by=by,
     )
-    _follow(session, done["id"], SERVES, since=asked)
+    _follow(session, done["id"], SERVES, since=requested_at)
 
 
 def rollback(
@@ -106,13 +106,13 @@ def _replace_champion(
     # Without a champion, the API answers that there is no version "none".
     goes = version or session.api.get(path, limit=1)["champion"] or "none"
     session.confirm(f"Take {pipeline['model']}:{goes} out of service?", is_confirmed=yes)
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     done = session.request(f"{path}/{goes}/rollback", reason=reason, by=by)
     if done["rollout"] is None:
         session.output.show(done, lambda shown: session.output.line(changed(shown)))
         return
     session.output.note(changed(done))
-    _follow(session, done["rollout"], SERVES, since=asked)
+    _follow(session, done["rollout"], SERVES, since=requested_at)
 
 
 def _newest(session: Session, pipeline: Any) -> str:

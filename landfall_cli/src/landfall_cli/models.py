@@ -156,12 +156,12 @@ def find_pipeline(session: Session, name: str) -> Any:
         Refused: there is none, or more than one.
     """
     every = session.api.get("/api/pipelines")["pipelines"]
-    found = [each for each in every if each["name"] == name] or [
+    matches = [each for each in every if each["name"] == name] or [
         each for each in every if name in (each["model"], each["endpoint"])
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(each["name"] for each in found)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(each["name"] for each in matches)
         raise Refused(400, {"detail": f"the pipelines {names} have {name!r}: name one of them"})
     raise Refused(404, {"detail": f"no pipeline has a model or an endpoint {name!r}"})

@@ -75,14 +75,14 @@ def match(
     match among them is chosen.
     """
     left = list(remaining)
-    found: list[int | None] = []
+    matches: list[int | None] = []
     for each in taken:
         group = [index for index in left if _may_be(steps[index], each, steps[left[0]])]
         best = min(group, key=lambda index: _distance(steps[index], each), default=None)
         if best is not None:
             left.remove(best)
-        found.append(best)
-    return found
+        matches.append(best)
+    return matches
 
 
 def compare(
