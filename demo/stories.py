@@ -88,11 +88,11 @@ class Stage:
         received = len(self.mailbox.notifications), len(self.mailbox.blob_events)
         return await self.cloud.records(), received, seconds_of_training()
 
-    async def wait_for_runs(self, known: int, new: int, pipeline: str = PIPELINE) -> list[Run]:
-        """Wait until `new` runs after the first `known` ones have ended, and say their states."""
+    async def wait_for_runs(self, before: int, new: int, pipeline: str = PIPELINE) -> list[Run]:
+        """Wait until `new` runs after the first `before` ones have ended, and say their states."""
 
         async def ended() -> list[Run] | None:
-            runs = (await self.cloud.runs(pipeline))[known:]
+            runs = (await self.cloud.runs(pipeline))[before:]
             for run in runs:
                 self.say(_state(run))
             over = len(runs) >= new and all(run["state"] in ENDED for run in runs)

@@ -312,10 +312,10 @@ class BatchSearch:
         if self.partition is None:
             searched = islice(names, BATCHES_SEARCHED)
         else:
-            found = list(names)
+            listed = list(names)
             searched = chain(
-                islice(filter(self._is_own, found), BATCHES_SEARCHED),
-                islice(filter(self._may_include, found), BATCHES_SEARCHED),
+                islice(filter(self._is_own, listed), BATCHES_SEARCHED),
+                islice(filter(self._may_include, listed), BATCHES_SEARCHED),
             )
         for name in searched:
             batch = read_batch(self.clients, name)

@@ -94,11 +94,11 @@ class _Intake:
             envelope = parse_event(delivered, now=self._now)
             event_id, subject = envelope.id, envelope.subject
             event = parse_blob_event(envelope)
-            ours = self._clients.blobs.account_name
-            if event.account != ours:
+            account = self._clients.blobs.account_name
+            if event.account != account:
                 raise envelope.refusal(
                     f"account {event.account!r} is not the one of connection DataStorage "
-                    f"({ours!r})",
+                    f"({account!r})",
                     cause="other-account",
                 )
         except InvalidEvent as error:

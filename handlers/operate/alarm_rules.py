@@ -104,7 +104,7 @@ def due_alarms(
     *,
     now: datetime,
 ) -> list[Alarm]:
-    """Every alarm that is due now; each of the credentials has one. Pure."""
+    """Every alarm that is due now, with one for each of the credentials. Pure."""
     alarms = [alarm for facts in pipelines for alarm in _pipeline_alarms(facts, now)]
     alarms += [
         Alarm(
@@ -264,7 +264,7 @@ def keep_vault_object(clients: Clients, vault_object: VaultObject) -> None:
 
 def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
     """Objects with a warning from Key Vault and no new version since."""
-    known = [
+    recorded = [
         VaultObject.from_dict(each)
         for each in record_store.read_all(clients.records, _VAULT_FOLDER)
     ]
@@ -276,6 +276,6 @@ def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
             remedy="make a new version there; if the object was deleted, delete blob "
             f"{each.record} of the records",
         )
-        for each in known
+        for each in recorded
         if each.expires_at is not None
     ]

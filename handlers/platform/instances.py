@@ -248,5 +248,5 @@ def parsed(value: Any) -> Any:
 
 def utc(moment: datetime | None) -> datetime:
     """A time of an instance in UTC; some hosts omit the timezone."""
-    assert moment is not None, "every instance that is there has its times"
+    assert moment is not None, "an existing instance has its times"
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

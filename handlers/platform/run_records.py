@@ -96,7 +96,7 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
     """
     status = run_status(instance)
     created_at = instance.created_time
-    assert created_at is not None, "every instance that is there has its times"
+    assert created_at is not None, "an existing instance has its times"
     return RunRecord(
         status=status,
         started_at=created_at.replace(tzinfo=created_at.tzinfo or UTC),

@@ -58,7 +58,7 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
             rollout has ended: nobody would delete what a late second execution creates.
     """
     deploy = request.request.pipeline.deploy
-    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    assert deploy is not None, "only a pipeline with deploy has rollouts"
     existing = _find(clients, deploy.kind, deploy.endpoint, request.deployment)
     if existing is None:
         if recorded_end(clients, request.rollout) is not None:
@@ -194,16 +194,16 @@ def deployments_of(clients: Clients, deploy: Deploy, model: Model) -> Mapping[st
 def choose_deployment(
     clients: Clients, pipeline: Pipeline, model: Model, *, any_code: bool
 ) -> DeploymentChoice:
-    """The deployment for a rollout that a person asks for: one that exists, or a new one.
+    """The deployment for a rollout that a person requests: an existing one, or a new one.
 
-    A deployment whose scoring code, environment or nodes have changed since is not used again:
-    its successor is created next to it, and named after what has changed.
+    If the scoring code, the environment or the nodes have changed since, the old deployment is not
+    used again. A new one is created next to it; its name has the hash of the three.
 
     Args:
         clients: the app's.
         pipeline: it has `deploy`.
         model: the version.
-        any_code: whether a deployment with other code will do, as when traffic must move back.
+        any_code: whether a deployment with other code is accepted, as when traffic must move back.
     """
     deploy = pipeline.deploy
     assert deploy is not None, "callers check it"
@@ -216,7 +216,7 @@ def choose_deployment(
 
 
 def _scoring_code(clients: Clients, pipeline: Pipeline) -> str | None:
-    """Identifies what a deployment is made of, beside its model; None if it cannot be read."""
+    """A hash of a deployment's file, code and nodes; None if they cannot be read."""
     deploy = pipeline.deploy
     assert deploy is not None, "callers check it"
     file = clients.settings.pipelines_folder / pipeline.name / deploy.deployment

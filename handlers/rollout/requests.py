@@ -84,7 +84,7 @@ async def handle_rollout(
         await SERVICE_BUS.ask(reject_message, clients, body, describe(error))
         return None
     deploy = request.pipeline.deploy
-    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    assert deploy is not None, "only a pipeline with deploy has rollouts"
     instance = rollout_id(deploy.endpoint, request.model.version, request.attempt)
     change = request.champion
     requested = RolloutStatus(
@@ -116,8 +116,8 @@ async def handle_rollout(
 def _register(clients: Clients, request: RolloutRequest, rollout: str) -> None:
     """Record, once, what a person's rollout does to the other rollouts of its endpoint.
 
-    The rollback of the holder is recorded first: as the newest one, this rollout would end it
-    without a rollback if its model is live already.
+    The rollback of the holder is recorded first. Otherwise this rollout, as the newest one, would
+    end the holder without a rollback if its model is live.
     """
     deploy, change = request.pipeline.deploy, request.champion
     assert deploy is not None, "see handle_rollout"
@@ -249,7 +249,7 @@ def _effect(
 async def _does_it(
     starter: DurableOrchestrationClient, rollout: str, deployment: str, *, at_once: bool
 ) -> bool:
-    """Whether a rollout of the deployment is under way, and as fast as it is asked for."""
+    """Whether an active rollout already deploys this, at the requested speed."""
     instance = await starter.get_status(rollout)
     shown = parsed(instance.custom_status)
     if not is_live(instance) or not shown:

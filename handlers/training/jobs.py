@@ -208,7 +208,7 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
     if tags_of(job).get(tags.RUN) != request.run:
         raise JobRejected(
             f"the workspace has a job {name} that Landfall did not submit (it lacks tag "
-            f"{tags.RUN}): its name stands in the way"
+            f"{tags.RUN}): Landfall needs this name for its own job"
         )
     return _describe(clients, job)
 

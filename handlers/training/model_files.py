@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _DATASTORE = re.compile(r"datastores/(?P<name>[^/]+)/paths/(?P<path>.+)$")
 _OUTPUT = re.compile(r"jobs/(?P<job>[^/]+)/outputs/results/paths/(?P<path>.+)$")
 PART_BYTES = 1024 * 1024 * 1024
-"""At most so much is read in one execution, which has 110 s. The SHA-256 of a larger file is that
-of its last part, where the hash of each part begins with the hex digest of the one before it."""
+"""One execution, which has 110 s, reads at most this much. The SHA-256 of a larger file is that of
+its last part; the hash of each part begins with the hex digest of the previous part."""
 SHA256, SOURCE_ETAG = "sha256", "source_etag"
 """Metadata of a copy."""
 
@@ -127,10 +127,10 @@ def copy_part(
 ) -> CopyProgress:
     """Copy the next part of a file, or read the next part of its copy back.
 
-    A copy that is there is adopted, and read back, too.
+    An existing copy is adopted; it is read back, too.
 
     Raises:
-        PromotionRefused: the source has changed since it was listed, or other bits are there.
+        PromotionRefused: the source has changed since it was listed, or the copy has other content.
     """
     if not progress.reads_back:
         if _metadata(target) is None:

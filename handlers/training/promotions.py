@@ -235,10 +235,10 @@ def message_of(promotion: PromotionStatus) -> str:
 
 
 def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool = False) -> bool:
-    """Write the record. Return False, and change nothing, if a new one is there already.
+    """Write the record. Return False, and change nothing, if `is_new` and one exists.
 
-    The question about one that is refused is void: its instance may have ended while people were
-    asked, and found another reason when it was started again.
+    A refused promotion's question is void. Its instance may have ended while the question was open,
+    and have found another reason when it was started again.
     """
     if promotion.state == "refused":
         _void_question(clients, promotion, promotion.why or "it was refused", at=promotion.since)

@@ -175,7 +175,7 @@ def _md5(container: ContainerClient, name: str) -> str:
 
 
 def _entries(text: bytes, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """The keys of a JSON file's object and of those in it, without metrics that it repeats."""
+    """The keys and values of a JSON file, two levels deep, without an object that has `metrics`."""
     try:
         document = json.loads(text)
     except ValueError:

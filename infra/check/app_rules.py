@@ -296,9 +296,9 @@ def check_hooks(root: Path, deployed: Deployment, parameters: str) -> Iterator[P
                 r"(LANDFALL|AZURE)_[A-Z_]+", str(node.value)
             ):
                 read.setdefault(str(node.value), (path.name, node.lineno))
-    given = deployed.outputs.keys() | OF_AZD | BY_HAND | {*re.findall(r"\$\{(\w+)", parameters)}
+    provided = deployed.outputs.keys() | OF_AZD | BY_HAND | {*re.findall(r"\$\{(\w+)", parameters)}
     for name, (file, line) in read.items():
-        if name not in given:
+        if name not in provided:
             yield Problem(file, line, f"{name} is read, but {MAIN} has no such output")
     main = deployed.files[MAIN]
     for name, node in main.outputs.items():

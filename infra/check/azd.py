@@ -190,9 +190,9 @@ def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
         yield Problem(PARAMETERS, 1, f"{PAGE} explains {name}, which no parameter reads")
 
 
-def _check_clusters(root: Path, given: Any) -> Iterator[Problem]:
+def _check_clusters(root: Path, parameters: Any) -> Iterator[Problem]:
     """Check that every cluster that a pipeline uses is deployed, with an identity."""
-    clusters = {each["name"]: each for each in given["clusters"]["value"]}
+    clusters = {each["name"]: each for each in parameters["clusters"]["value"]}
     for file in sorted((root / "pipelines").glob("*/pipeline.yml")):
         for option in yaml.safe_load(file.read_text("utf-8"))["compute"]:
             name = f"{file.parent.name}: cluster {option['cluster']}"

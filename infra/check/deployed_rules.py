@@ -88,7 +88,7 @@ def _check_pairs(deployed: Deployment) -> Iterator[Problem]:
             message = f"properties.topicType {provider}.{what} is not that of its source"
             yield each.problem(message, "properties.topicType")
     for each in deployed.resources:
-        child = REQUIRED_WITH.get(deployed.main.given["network"], {}).get(each.type)
+        child = REQUIRED_WITH.get(deployed.main.arguments["network"], {}).get(each.type)
         if child and not any(
             one.id.startswith(f"{each.id}/{child}/") for one in deployed.resources
         ):

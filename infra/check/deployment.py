@@ -131,20 +131,20 @@ class _Instance:
     file: BicepFile
     path: tuple[str, ...]
     scope: str
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     origin: str = ""
 
     def __post_init__(self) -> None:
         self._known: dict[str, Any] = {}
         self._declared = {each.symbol: each for each in (*self.file.resources, *self.file.modules)}
         self.evaluator = Evaluator(
-            self.file, self.given, self.resolve, self.report, scope=self.scope
+            self.file, self.arguments, self.resolve, self.report, scope=self.scope
         )
         for name, parameter in self.file.parameters.items():
             if parameter.default is not None:
                 default = self.evaluator.value(parameter.default)
                 self._check(parameter, default, parameter.default, self.file)
-                self.given.setdefault(name, default)
+                self.arguments.setdefault(name, default)
 
     def report(self, node: Node, message: str) -> None:
         self.deployment.problems.add(self.file.problem(node, message))
@@ -266,24 +266,24 @@ class Deployment:
 
     Args:
         files: the Bicep files by name.
-        given: parameters of main.bicep.
+        parameters: those of main.bicep.
         words: names the parameters in messages, such as "with network=private".
     """
 
     def __init__(
-        self, files: Mapping[str, BicepFile], given: Mapping[str, Any], words: str
+        self, files: Mapping[str, BicepFile], parameters: Mapping[str, Any], words: str
     ) -> None:
         self.files = files
         self.words = words
         self.everything: list[Deployed] = []
         self.problems: set[Problem] = set()
-        self.main = _Instance(self, files[MAIN], (), SUBSCRIPTION_ID, dict(given))
+        self.main = _Instance(self, files[MAIN], (), SUBSCRIPTION_ID, dict(parameters))
         self.main.deploy()
 
     @property
     def is_private(self) -> bool:
         """Whether nothing but the app itself may be on the internet."""
-        return self.main.given.get("network") == "private"
+        return self.main.arguments.get("network") == "private"
 
     @cached_property
     def resources(self) -> list[Deployed]:

@@ -51,13 +51,13 @@ class Evaluator:
     def __init__(
         self,
         file: BicepFile,
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         resolve: Callable[[str, Node], Any] = lambda _symbol, _node: UNKNOWN,
         report: Callable[[Node, str], None] = lambda _node, _message: None,
         scope: str = SUBSCRIPTION_ID,
     ) -> None:
         self.file = file
-        self.given = given
+        self.values = values
         self.scope = scope
         self._resolve = resolve
         self._report = report
@@ -145,7 +145,7 @@ class Evaluator:
 
     def _name(self, node: Node, local: Mapping[str, Any]) -> Any:
         name = text(node)
-        for names in (local, self.given):
+        for names in (local, self.values):
             if name in names:
                 return names[name]
         if name in self.file.variables:
@@ -259,9 +259,9 @@ class Evaluator:
             return UNKNOWN
 
 
-def evaluate(node: Node, file: BicepFile, given: Mapping[str, Any] | None = None) -> Any:
+def evaluate(node: Node, file: BicepFile, values: Mapping[str, Any] | None = None) -> Any:
     """The value of an expression of one file, without the rest of the deployment."""
-    return Evaluator(file, given or {}).value(node)
+    return Evaluator(file, values or {}).value(node)
 
 
 def kind(value: Any) -> str:

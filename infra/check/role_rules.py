@@ -30,7 +30,7 @@ def scopes(facts: Facts) -> dict[str, str]:
     data = _existing(facts, ACCOUNT, facts.account("DataStorage"))
     landing = facts.datastores.get("landing")
     workspace = facts.computes[0].id.rpartition("/computes/")[0] if facts.computes else ""
-    registry = facts.deployed.main.given.get("workspaceRegistryName")
+    registry = facts.deployed.main.arguments.get("workspaceRegistryName")
     if made := facts.only(WORKSPACE):
         registry = str(made.get("properties.containerRegistry")).rpartition("/")[2]
     return {
@@ -86,7 +86,7 @@ def check(
 
     The subscriptions that deliver events say which identity delivers where.
     """
-    facts, parameters = Facts(deployed), deployed.main.given
+    facts, parameters = Facts(deployed), deployed.main.arguments
     yield from _check_definitions(facts, custom)
     if parameters.get("eventDelivery") == "later":  # the same roles, whose subscriptions come later
         return

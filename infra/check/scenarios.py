@@ -19,7 +19,7 @@ from infra.check.problem import Problem
 REFERENCE = re.compile(r"^\$\{(\w+)(?:=([^}]*))?\}$")
 ENVIRONMENT = {"AZURE_LOCATION": "westeurope", "AZURE_PRINCIPAL_ID": "deployer"}
 GONE = (LookupError, TypeError, ValueError, AttributeError)
-"""Errors of rules whose subject is not there; most often another problem says why."""
+"""Errors of rules whose resource is missing; most often another problem says why."""
 CHOICES: Mapping[str, Mapping[str, Any]] = {
     "network=private": {
         "network": "private",
@@ -94,14 +94,14 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
 
 def _further(parameters: Mapping[str, Parameter]) -> dict[str, dict[str, Any]]:
     """Allowed texts of parameters that no choice above has."""
-    found: dict[str, dict[str, Any]] = {}
+    scenarios: dict[str, dict[str, Any]] = {}
     for name, parameter in parameters.items():
         for value in parameter.limits.get("allowed", ()):
             is_tried = any(each.get(name) == value for each in CHOICES.values())
             default = string(parameter.default) if parameter.default is not None else value
             if isinstance(value, str) and not is_tried and value != default:
-                found[f"{name}={value}"] = {name: value}
-    return found
+                scenarios[f"{name}={value}"] = {name: value}
+    return scenarios
 
 
 def _check_versions(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:

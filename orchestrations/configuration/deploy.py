@@ -54,7 +54,7 @@ class ClosedDays(Section):
     """The last of them; the same for one day."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> ClosedDays:
+    def _check_order(self) -> ClosedDays:
         if self.last < self.first:
             raise ValueError("last is before first")
         return self

@@ -118,7 +118,7 @@ class RolloutGeneration:
 
     @property
     def is_rollback(self) -> bool:
-        """Whether a person rolls the champion back: that waits for no window and no approval."""
+        """Whether a person rolls the champion back, which waits for no window or approval."""
         change = self.request.champion
         return change is not None and change.verb == "rollback"
 
@@ -214,7 +214,7 @@ class RolloutGeneration:
         )
 
     def end_outage(self) -> None:
-        """Everything is known again."""
+        """End the outage, if there is one."""
         if self.progress.unknown_since is not None:
             total = self.outages.total_seconds()
             self.note(unknown_since=None, alerted=False, outage_seconds=total)

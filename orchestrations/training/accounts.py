@@ -176,14 +176,14 @@ def _usage_at(document: Admission, now: datetime) -> tuple[BorrowedUsage, ...]:
     # Node-seconds of one node held over the whole interval, each second decayed by its age.
     added_per_node = (1 - kept) * half_life / math.log(2)
     nodes, usage = held(document), {(each.queue, each.flavor): each for each in document.usage}
-    found: list[BorrowedUsage] = []
+    usages: list[BorrowedUsage] = []
     for queue, flavor in sorted(nodes.keys() | usage.keys()):
         before = usage.get((queue, flavor))
         seconds = 0.0 if before is None else before.node_seconds * kept
         seconds += borrowed(document, queue, flavor, nodes[queue, flavor]) * added_per_node
         if seconds >= LEAST_NODE_SECONDS or (seconds and nodes[queue, flavor]):
-            found.append(BorrowedUsage(queue=queue, flavor=flavor, node_seconds=seconds))
-    return tuple(found)
+            usages.append(BorrowedUsage(queue=queue, flavor=flavor, node_seconds=seconds))
+    return tuple(usages)
 
 
 def _spending_at(document: Admission, queue: str, budget: Budget, now: datetime) -> Spending:

@@ -131,7 +131,7 @@ def mark_alerted(document: Admission, runs: Collection[str], queues: Collection[
 
 def _admit(document: Admission, run: WaitingRun, option: NodesWanted) -> Admission:
     flavor = document.queues.flavor(option.flavor)
-    assert flavor is not None, "nobody is admitted to a flavor that is not there"
+    assert flavor is not None, "a run is admitted only to a flavor that queues.yml declares"
     admitted = AdmittedRun(
         run=run.run,
         pipeline=run.pipeline,

@@ -57,7 +57,7 @@ class RunProgress:
 
     def __init__(self, context: DurableOrchestrationContext, run_input: RunInput) -> None:
         judgement = run_input.request.own_judgement
-        # What follows from the request, such as a next attempt, does not have the judgement.
+        # A next attempt, which is made from the request, does not take over the judgement.
         request = run_input.request.model_copy(update={"judgement": None})
         self.context = context
         self.request = request
@@ -144,7 +144,7 @@ class RunProgress:
         return (yield from step.result())
 
     def hand_over(self, request: RunRequest) -> Generator[Any, Any, bool]:
-        """Let the run go on with a request as an instance of its own; False: not now.
+        """Schedule the next attempt as an instance of its own; False if that fails for now.
 
         A landing that waits for this instance is free then. (It cannot leave it behind: an
         orchestration with an open sub-orchestration does not end.)

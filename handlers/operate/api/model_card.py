@@ -1,6 +1,6 @@
 """GET /api/pipelines/{name}/models/{version}/card: a model version, told for people.
 
-The card is made from the records whenever it is asked for, so that it never lags behind them. Its
+The card is made from the records at each request, so that it never lags behind them. Its
 sections follow Mitchell et al., Model Cards for Model Reporting, https://arxiv.org/abs/1810.03993,
 as far as Landfall knows the facts; intended use and ethics are the team's to write.
 """
@@ -189,7 +189,7 @@ def _training(facts: Facts) -> Iterator[str]:
     yield from _facts(
         {
             "run": model.run,
-            "asked for because": model.reason,
+            "reason": model.reason,
             "parameters": ", ".join(f"{name} = {value}" for name, value in model.parameters.items())
             or "none are declared",
             "code": model.code or UNKNOWN,
@@ -241,7 +241,7 @@ def _reproduced(facts: Facts) -> Iterator[str]:
     ours = f"{facts.model.name}:{facts.model.version}"
     runs = [each.status for each in facts.runs if each.status.reproduces == ours]
     if not runs:
-        yield "Nobody has asked for it to be trained again."
+        yield "Nobody has requested a reproduction of it."
     for each in runs:
         told = f"{each.state}{(each.reason and f': {each.reason}') or ''} (run {each.id})"
         yield f"- {_moment(each.since)}: {_text(told)}"
@@ -277,7 +277,7 @@ def _service(facts: Facts) -> Iterator[str]:
             (each.id, each.deployment, end or NOT_ENDED, _moment(each.since))
             for each, end, _ in facts.rollouts
         ]
-        yield from _table(("rollout", "deployment", "state", "asked for"), rows)
+        yield from _table(("rollout", "deployment", "state", "requested at"), rows)
 
 
 def _decisions(actions: Sequence[Action]) -> Iterator[str]:

@@ -74,10 +74,10 @@ def state_of(
     if newest is not None and state == "needs-a-human":
         error = newest.error
         return state, sentences.describe_given_up_run(newest, remedy(error and error.type))
-    return _without_work(pipeline, zones)
+    return _idle_state(pipeline, zones)
 
 
-def _without_work(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
+def _idle_state(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
     """The state of a pipeline that has nothing to do."""
     for zone in zones:
         if zone.held is not None and rule_of_hold(zone.held.reason).state == "waiting":

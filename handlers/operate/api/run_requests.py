@@ -60,7 +60,7 @@ class StartRun(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_callback_url(cls, body: Any) -> Any:
+    def _drop_callback_url(cls, body: Any) -> Any:
         if isinstance(body, dict) and "callback_url" in body:
             raise ValueError(
                 "callback_url was removed: let an operator add the URL to notify.webhooks in "

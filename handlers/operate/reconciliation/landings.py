@@ -202,7 +202,7 @@ async def _failing_zones(current: Round, pipeline: Pipeline) -> list[str | None]
         if is_broken(instance) and pipeline.has_zone(partition):
             failing.append(partition)
         elif not is_live(instance):
-            # It has ended without a batch, as an overdue one does; or there is no such zone.
+            # The landing ended without a batch, as an overdue one does; or the zone does not exist.
             await BACKGROUND.ask(
                 close_troubles,
                 clients,
@@ -299,13 +299,13 @@ async def close_request(
         return None
     whole = await starter.get_status(request_id, show_input=True)
     request = _parse(whole)
-    # As it is: an older worker cannot read the input of a newer release, a later one can.
-    given = parsed(whole.input_)
+    # Passed on unchanged: a worker of an older release cannot parse the input of a newer one.
+    restart_input = parsed(whole.input_)
     has_failed = instance.runtime_status == OrchestrationRuntimeStatus.Failed
-    if has_failed and given is not None and broken.restarts < RESTARTS:
+    if has_failed and restart_input is not None and broken.restarts < RESTARTS:
         counted = _Broken(restarts=broken.restarts + 1)
         await BACKGROUND.ask(record_store.replace, clients.records, name, counted.to_dict())
-        await starter.start_new(landing.__name__, request_id, given)
+        await starter.start_new(landing.__name__, request_id, restart_input)
         return "started again"
     pipeline = None if request is None else request.pipeline
     alert = trouble(

@@ -106,7 +106,7 @@ class LocatedYaml:
             line = named.start_mark.line + 1
         return line
 
-    def _without_tags(self, problem: Mapping[str, Any]) -> Location:
+    def _drop_tags(self, problem: Mapping[str, Any]) -> Location:
         """The keys of a problem's location, without the tags of unions, which are not keys."""
         location = cast("Location", problem["loc"])
         node, keys = self.node, list[int | str]()
@@ -119,7 +119,7 @@ class LocatedYaml:
         return tuple(keys)
 
     def _describe(self, problem: Mapping[str, Any]) -> str:
-        location = self._without_tags(problem)
+        location = self._drop_tags(problem)
         # A problem of the whole file needs no value: that would be the file.
         unsaid = problem["type"] == "missing" or not location
         value = "" if unsaid else f" (value: {problem['input']!r})"

@@ -78,7 +78,7 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
                 if model["compute"] is None
                 else f"{model['compute']['nodes']} x {model['compute']['size']}",
                 "cost": cost(model),
-                "asked for because": model["reason"],
+                "reason": model["reason"],
                 "data difference": model["difference"],
                 **{f"before {step}": told for step, told in model["approvals"].items()},
                 "parameters": assignments(model["parameters"]),

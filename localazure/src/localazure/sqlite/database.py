@@ -108,7 +108,7 @@ class Database:
         is_fsynced: whether a commit survives not only a crash of the process but also one of the
         machine. An fsync takes a millisecond or two, so commits are made in a thread then.
         is_shared: whether processes that all set this may write the file at the same time. Their
-        transactions must read all data that they depend on; SQLite's lock serializes them.
+        transactions must read all data that they depend on; SQLite's lock serialises them.
 
     Raises:
         DatabaseInUse: the file has another owner, which the message names.
