@@ -92,11 +92,11 @@ async def on_blob_events(
 ) -> None:
     """Start or wake landings for new data."""
     from handlers.landing.blob_created import handle_blob_events
-    from handlers.platform.metrics import of_events
+    from handlers.platform.metrics import event_measurements
 
     now = datetime.now(UTC)
     decisions = await handle_blob_events(clients, pipelines, starter, events, now=now)
-    clients.telemetry.record(of_events(decisions))
+    clients.telemetry.record(event_measurements(decisions))
     logger.info("%d blob events: %s", len(events), dict(decisions))
 
 

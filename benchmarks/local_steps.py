@@ -1,4 +1,4 @@
-"""What less frequent synchronization costs in loss and accuracy, and saves in bytes."""
+"""What less frequent synchronisation costs in loss and accuracy, and saves in bytes."""
 
 from __future__ import annotations
 

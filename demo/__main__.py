@@ -27,8 +27,8 @@ from demo.report import (
     StoryResult,
     StoryState,
     failure_line,
-    in_short,
     show,
+    summarise_error,
 )
 from demo.stories import LIVE, STORIES, Facts, Stage
 from localazure.faults.current_plan import remove_plan, set_plan
@@ -151,7 +151,7 @@ async def _play(name: str, stage: Stage) -> StoryResult:
         facts = await STORIES[name].play(stage)
         state = "late" if stage.late else "ok"
     except Exception as error:  # noqa: BLE001 - a failed story is a result
-        facts, state = {"error": in_short(error)}, "failed"
+        facts, state = {"error": summarise_error(error)}, "failed"
     return StoryResult(name=name, state=state, seconds=time.monotonic() - began, facts=facts)
 
 

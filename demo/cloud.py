@@ -115,10 +115,10 @@ class Cloud:
     async def rollout(self, rollout: str, *states: str) -> dict[str, Any] | None:
         """A rollout, if it is in one of the states."""
         try:
-            found = await self.api(f"rollouts/{rollout}")
+            rollout_status = await self.api(f"rollouts/{rollout}")
         except aiohttp.ClientResponseError:  # the rollout has not begun
             return None
-        return found if found["state"] in states else None
+        return rollout_status if rollout_status["state"] in states else None
 
     async def has_landed(self) -> bool:
         """Whether the landing orchestration of the digits has ended."""
@@ -234,10 +234,10 @@ class Cloud:
         Without those that reconciliation writes in each of its rounds.
         """
         container = self.blobs.get_container_client("landfall")
-        found: list[tuple[str, str]] = []
+        blobs: list[tuple[str, str]] = []
         with contextlib.suppress(ResourceNotFoundError):  # the app makes it with its first record
-            found += [(blob.name, blob.etag) async for blob in container.list_blobs()]
-        return [each for each in found if not each[0].startswith(WRITTEN_IN_EACH_ROUND)]
+            blobs += [(blob.name, blob.etag) async for blob in container.list_blobs()]
+        return [each for each in blobs if not each[0].startswith(WRITTEN_IN_EACH_ROUND)]
 
     async def first_checkpoint(self, dataset_version: str) -> str | None:
         """The name of the first checkpoint that training has written to the datastore, if any."""
@@ -250,7 +250,7 @@ class Cloud:
 
 def models(cloud: Cloud, name: str) -> list[dict[str, Any]]:
     """All versions of a model in the workspace, oldest first, with their lineage. It blocks."""
-    found = [
+    versions = [
         {
             "name": model.name,
             "version": str(model.version),
@@ -264,7 +264,7 @@ def models(cloud: Cloud, name: str) -> list[dict[str, Any]]:
         }
         for model in cloud.workspace.models.list(name=name)
     ]
-    return sorted(found, key=lambda model: int(model["version"]))
+    return sorted(versions, key=lambda model: int(model["version"]))
 
 
 @contextlib.asynccontextmanager

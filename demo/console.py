@@ -80,12 +80,12 @@ class Done:
 
 def blocks(pages: Iterable[Path] = PAGES) -> list[Block]:
     """All blocks of these pages, in order."""
-    found: list[Block] = []
+    collected: list[Block] = []
     for page in pages:
         text = page.read_text("utf-8")
         for match in BLOCK.finditer(text):
             headings = re.findall(r"^#+ (.*)$", text[: match.start()], re.MULTILINE)
-            found.append(
+            collected.append(
                 Block(
                     page=page.relative_to(ROOT).as_posix(),
                     line=text.count("\n", 0, match.start("text")),
@@ -95,7 +95,7 @@ def blocks(pages: Iterable[Path] = PAGES) -> list[Block]:
                     commands=tuple(_commands(match["text"])),
                 )
             )
-    return found
+    return collected
 
 
 def run_by(test: str) -> list[Block]:

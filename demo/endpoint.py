@@ -33,12 +33,12 @@ class Endpoint:
 def read_endpoint(cloud: Cloud, name: str) -> Endpoint:
     """The endpoint's current state. It blocks, and is slow at first: it loads azure.ai.ml."""
     client = cloud.workspace
-    found: Any = client.online_endpoints.get(name)
+    endpoint: Any = client.online_endpoints.get(name)
     keys: Any = client.online_endpoints.get_keys(name)
     return Endpoint(
-        scoring_uri=found.scoring_uri,
+        scoring_uri=endpoint.scoring_uri,
         key=keys.primary_key,
-        traffic={deployment: int(share) for deployment, share in found.traffic.items() if share},
+        traffic={deployment: int(share) for deployment, share in endpoint.traffic.items() if share},
         deployments=sorted(str(each.name) for each in client.online_deployments.list(name)),
     )
 

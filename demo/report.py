@@ -72,7 +72,7 @@ class Report:
         }
 
 
-def in_short(error: BaseException) -> str:
+def summarise_error(error: BaseException) -> str:
     """An error in one line of at most 300 characters; of a group of errors, the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

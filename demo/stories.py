@@ -88,11 +88,11 @@ class Stage:
         received = len(self.mailbox.notifications), len(self.mailbox.blob_events)
         return await self.cloud.records(), received, seconds_of_training()
 
-    async def wait_for_runs(self, known: int, new: int, pipeline: str = PIPELINE) -> list[Run]:
-        """Wait until `new` runs after the first `known` ones have ended, and say their states."""
+    async def wait_for_runs(self, before: int, new: int, pipeline: str = PIPELINE) -> list[Run]:
+        """Wait until `new` runs after the first `before` ones have ended, and say their states."""
 
         async def ended() -> list[Run] | None:
-            runs = (await self.cloud.runs(pipeline))[known:]
+            runs = (await self.cloud.runs(pipeline))[before:]
             for run in runs:
                 self.say(_state(run))
             over = len(runs) >= new and all(run["state"] in ENDED for run in runs)
@@ -211,17 +211,17 @@ async def the_same_again(stage: Stage) -> Facts:
     stage.say("waiting for the landing to settle")
 
     async def explained() -> dict[str, Any] | None:
-        found = await stage.cloud.explain(files[-1][0])
-        return found if found["state"] == "duplicate" else None
+        explanation = await stage.cloud.explain(files[-1][0])
+        return explanation if explanation["state"] == "duplicate" else None
 
-    found = await stage.wait(explained, "explanation of the duplicate")
+    explanation = await stage.wait(explained, "explanation of the duplicate")
     runs = await stage.runs_end(0)
     return {
         "files": len(files),
         "runs": len(runs),
-        "state": found["state"],
-        "reason": found["reason"],
-        "events": len(found["events"]),
+        "state": explanation["state"],
+        "reason": explanation["reason"],
+        "events": len(explanation["events"]),
     }
 
 

@@ -54,7 +54,7 @@ param workspaceTopicName string = ''
 @description('Clusters of the pipelines: name, size, priority (Dedicated or LowPriority), maxNodes. They start with no node.')
 param clusters array
 
-@description('customRole: the app may read the quota of the subscription, by a role that is defined for it. none: it may not, and asks Azure ML for nodes that it may not get.')
+@description('customRole: a custom role lets the app read the quota of the subscription. none: the app cannot read it, so it may request nodes from Azure ML that exceed the quota.')
 @allowed(['customRole', 'none'])
 param quotaReading string = 'customRole'
 

@@ -71,10 +71,10 @@ class Installer:
 
 
 def _pip_config() -> list[str]:
-    found = subprocess.run(
+    listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )
-    return [] if found.returncode else found.stdout.splitlines()
+    return [] if listing.returncode else listing.stdout.splitlines()
 
 
 def _run(command: list[str], variables: dict[str, str] | None = None) -> None:

@@ -38,18 +38,18 @@ def read_pip_settings(lines: Iterable[str], environment: Mapping[str, str]) -> d
             there is no pip.
         environment: has `PIP_INDEX_URL` and its like.
     """
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in lines:
         key, _, value = line.partition("=")
         section, _, name = key.partition(".")
-        if section in found and value:
-            found[section][name] = str(ast.literal_eval(value))
+        if section in settings and value:
+            settings[section][name] = str(ast.literal_eval(value))
     for variable, value in environment.items():
         if variable.startswith("PIP_") and value:
-            found[":env:"][variable.removeprefix("PIP_").lower().replace("_", "-")] = value
+            settings[":env:"][variable.removeprefix("PIP_").lower().replace("_", "-")] = value
     merged: dict[str, str] = {}
     for section in _SECTIONS:
-        for name, value in found[section].items():
+        for name, value in settings[section].items():
             option = name.lstrip(".").replace("_", "-")
             merged["timeout" if option == "default-timeout" else option] = value
     return merged

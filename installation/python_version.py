@@ -20,10 +20,10 @@ def environment_version(venv: str) -> str:
     """The full Python version of a virtual environment, "" where there is none."""
     try:
         with open(os.path.join(venv, "pyvenv.cfg"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - see above
-            found = re.search(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", file.read(), re.MULTILINE)
+            match = re.search(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", file.read(), re.MULTILINE)
     except OSError:
         return ""
-    return found.group(1) if found else ""
+    return match.group(1) if match else ""
 
 
 def refusal(running: str, existing: str, venv: str, *, is_asked_for: bool) -> str:

@@ -72,9 +72,9 @@ export async function post(path, body) {
 
 export const get = async (path) => (await call(path)).document;
 
-// A resource that is asked for again and again, as long as the page is seen. What a dialog is about stays
-// as it is until the dialog is closed (`acted`). While another path loads, nothing of the one before is shown.
-// `everyMs`: how long to wait at least before it is asked for again.
+// A resource that is read again and again while the page is visible. While a dialog is open, the resource
+// does not change; closing it raises `acted`. While another path loads, nothing of the one before is shown.
+// `everyMs`: the shortest time between two reads.
 // `error` is also set while a request is under way that has taken long.
 export function useResource(path, everyMs = 0) {
   const [state, setState] = useState({ path: null, data: null, error: null, at: null });

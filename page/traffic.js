@@ -14,7 +14,7 @@ const version = (deployment) => {
 };
 const shares = (traffic) => Object.entries(traffic).map(([name, share]) => `${share} % on ${version(name)}`).join(", ") || "none, since no version served before";
 
-// The rollout that moves the traffic is asked for until it is in one of the `wanted` states, or has ended.
+// The rollout that moves the traffic is read until it is in one of the `wanted` states, or has ended.
 function Traffic({ rollout, wanted, since }) {
   const [{ data, moved }, setState] = useState({ data: null, moved: since });
   useEffect(() => {

@@ -171,15 +171,15 @@ def list_quarantined(clients: Clients) -> Mapping[str, Mapping[str | None, datet
 
     None stands for the whole zone.
     """
-    found: dict[str, dict[str | None, datetime]] = defaultdict(dict)
+    quarantined: dict[str, dict[str | None, datetime]] = defaultdict(dict)
     blobs = clients.records.list_blobs(name_starts_with=f"{_FOLDER}/", include=["metadata"])
     for blob in blobs:
         pipeline = blob.name.split("/")[1]
         kept = (blob.metadata or {}).get(_PARTITION)
         partition = None if kept is None else unquote(kept)
-        times = found[pipeline]
+        times = quarantined[pipeline]
         times[partition] = max(blob.last_modified, times.get(partition, blob.last_modified))
-    return found
+    return quarantined
 
 
 class Position(NamedTuple):

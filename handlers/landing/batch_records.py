@@ -20,7 +20,7 @@ from handlers.landing.zone_troubles import close_troubles
 from handlers.platform import metrics, record_store
 from handlers.platform.activity_adapter import activity
 from handlers.platform.clients import Clients
-from handlers.platform.spans import of_batch
+from handlers.platform.spans import batch_spans
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.datasets import Dataset
@@ -93,11 +93,11 @@ def read_held(clients: Clients, pipeline: str, dataset: Dataset) -> HeldBatch | 
 
 def held_zones(clients: Clients) -> Mapping[str, frozenset[str]]:
     """Pipeline → keys of its partitions (`zone`: the whole zone) with a hold; one listing."""
-    found: dict[str, set[str]] = defaultdict(set)
+    partitions: dict[str, set[str]] = defaultdict(set)
     for name in clients.records.list_blob_names(name_starts_with=_FOLDER):
         _, pipeline, key = name.removesuffix(".json").split("/", 2)
-        found[pipeline].add(key)
-    return {pipeline: frozenset(keys) for pipeline, keys in found.items()}
+        partitions[pipeline].add(key)
+    return {pipeline: frozenset(keys) for pipeline, keys in partitions.items()}
 
 
 def end_hold(clients: Clients, pipeline: str, partition: str | None, *, until: datetime) -> None:
@@ -144,8 +144,8 @@ def record_batch(clients: Clients, request: RecordBatch) -> Done:
     }
     ended = [kind for kind in get_args(LandingAlert) if ends[rule_of_trouble(kind).ended_by]]
     close_troubles(clients, pipeline, dataset.partition, until=until, kinds=ended)
-    clients.telemetry.send(of_batch(request))
-    clients.telemetry.record(metrics.of_batch(request))
+    clients.telemetry.send(batch_spans(request))
+    clients.telemetry.record(metrics.batch_measurements(request))
     return Done()
 
 
@@ -154,12 +154,12 @@ def _trained_before(last: LastBatch, request: RecordBatch, rule: BatchRule) -> t
 
     Between that and the last trained one are only batches whose training a check has ended.
     """
-    known = () if last.last_trained is None else (last.last_trained, *last.trained_before)
-    if not rule.is_trained or (known and known[0].version == request.dataset.version):
+    trained = () if last.last_trained is None else (last.last_trained, *last.trained_before)
+    if not rule.is_trained or (trained and trained[0].version == request.dataset.version):
         return last.trained_before
     if request.base is None:
         return ()
-    return tuple(dropwhile(lambda it: it.version != request.base, known))[:TRAINED_BEFORE]
+    return tuple(dropwhile(lambda it: it.version != request.base, trained))[:TRAINED_BEFORE]
 
 
 @activity
@@ -190,15 +190,15 @@ class LastListing:
 
 def list_last_batches(clients: Clients) -> Mapping[str, Mapping[str | None, LastListing]]:
     """Pipeline → partition → its last batch; None stands for the whole zone."""
-    found: dict[str, dict[str | None, LastListing]] = defaultdict(dict)
+    listings: dict[str, dict[str | None, LastListing]] = defaultdict(dict)
     for blob in clients.records.list_blobs(name_starts_with=f"{_LAST}/", include=["metadata"]):
         _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
         marker_at = blob.metadata.get("marker_at")
-        found[pipeline][None if key == _ZONE else key] = LastListing(
+        listings[pipeline][None if key == _ZONE else key] = LastListing(
             listed_from=datetime.fromisoformat(blob.metadata["frozen_at"]),
             marker_at=datetime.fromisoformat(marker_at) if marker_at else None,
         )
-    return found
+    return listings
 
 
 def batches_since(clients: Clients, pipeline: str, moment: datetime) -> Iterator[str]:
@@ -308,10 +308,10 @@ class BatchSearch:
         if self.partition is None:
             searched = islice(names, BATCHES_SEARCHED)
         else:
-            found = list(names)
+            listed = list(names)
             searched = chain(
-                islice(filter(self._is_own, found), BATCHES_SEARCHED),
-                islice(filter(self._may_include, found), BATCHES_SEARCHED),
+                islice(filter(self._is_own, listed), BATCHES_SEARCHED),
+                islice(filter(self._may_include, listed), BATCHES_SEARCHED),
             )
         for name in searched:
             batch = read_batch(self.clients, name)

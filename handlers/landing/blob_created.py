@@ -29,7 +29,7 @@ from handlers.platform.bulkheads import BACKGROUND
 from handlers.platform.clients import Clients
 from handlers.platform.event_envelope import Delivered, delivery_id, parse_event
 from handlers.platform.instances import is_live, parsed, wake_up
-from handlers.platform.spans import TracedEvent, accepted_events, below, opening_context
+from handlers.platform.spans import TracedEvent, accepted_events, opening_context, use_parent_span
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest, LandingStatus, OpenedBy
 from orchestrations.errors import InvalidEvent
@@ -94,11 +94,11 @@ class _Intake:
             envelope = parse_event(delivered, now=self._now)
             event_id, subject = envelope.id, envelope.subject
             event = parse_blob_event(envelope)
-            ours = self._clients.blobs.account_name
-            if event.account != ours:
+            account = self._clients.blobs.account_name
+            if event.account != account:
                 raise envelope.refusal(
                     f"account {event.account!r} is not the one of connection DataStorage "
-                    f"({ours!r})",
+                    f"({account!r})",
                     cause="other-account",
                 )
         except InvalidEvent as error:
@@ -276,12 +276,12 @@ async def ensure_landing(
         status = await starter.get_status(instance)
         if is_live(status):
             shown = _shown(status.custom_status)
-            known = UnderWay(opened=False, batch=shown and shown.traceparent)
+            existing = UnderWay(opened=False, batch=shown and shown.traceparent)
             if not wake and _reads_again(status.custom_status):
-                return known
+                return existing
             taken = await wake_up(starter, instance)
             if taken and is_live(await starter.get_status(instance)):
-                return known
+                return existing
             continue
         if is_broken_landing(status):
             await report(clients, status)
@@ -289,7 +289,7 @@ async def ensure_landing(
             pipeline=pipeline.name, partition=partition, opened_by=opened_by, trace=trace
         )
         try:
-            with below(trace and trace.parent):
+            with use_parent_span(trace and trace.parent):
                 await starter.start_new(landing.__name__, instance, request.to_dict())
         except Exception:
             # The SDK raises a bare Exception if another trigger has started the instance.

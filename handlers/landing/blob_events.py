@@ -149,13 +149,13 @@ def why_unsafe(blob: str) -> str | None:
         )
     decoded = "" if _is_unsafe(blob) else " after percent-decoding, which readers may do"
     name = unquote(blob) if decoded else blob
-    found = _UNSAFE_CHARACTER.search(name)
-    if found is None:
+    match = _UNSAFE_CHARACTER.search(name)
+    if match is None:
         what = "a dot segment (. or ..)"
-    elif found[0] == "\\":
+    elif match[0] == "\\":
         what = "a backslash (if the service keeps it as a slash, ask for the name with a slash)"
     else:
-        what = f"the control character {found[0]!r}"
+        what = f"the control character {match[0]!r}"
     return f"its name has {what}{decoded}: it is not safe as a path of a file"
 
 

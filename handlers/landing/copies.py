@@ -59,14 +59,14 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     folder = parts_folder(pipeline.name, request.freeze)
     lines = [decode_line(line) for line in read_part(clients.records, folder, request.part)]
     begin = int(request.marker or 0)
-    missing = list(islice(_without_copy(clients, request, lines[begin:]), BLOBS_PER_PIECE))
+    missing = list(islice(_lines_to_copy(clients, request, lines[begin:]), BLOBS_PER_PIECE))
     copy = partial(_copy, clients, pipeline)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         outcomes = list(pool.map(copy, (line for _, line in missing)))
-    found: Mapping[str, _Outcome] = {
+    by_path: Mapping[str, _Outcome] = {
         line.path: outcome for (_, line), outcome in zip(missing, outcomes, strict=True)
     }
-    _check_there(pipeline, request.partition, found)
+    _check_there(pipeline, request.partition, by_path)
     pending = outcomes.count("pending")
     if pending:
         raise TransientError(f"the service is still copying {pending} of {len(outcomes)} blobs")
@@ -74,11 +74,13 @@ def copy_blobs(clients: Clients, request: CopyBlobs) -> Piece:
     return Piece(marker=None if is_over else str(begin + missing[-1][0] + 1))
 
 
-def _check_there(pipeline: Pipeline, partition: str | None, found: Mapping[str, _Outcome]) -> None:
+def _check_there(
+    pipeline: Pipeline, partition: str | None, outcomes: Mapping[str, _Outcome]
+) -> None:
     """Raise unless every blob exists and is unchanged since it was listed."""
     source = pipeline.source
-    missing = [path for path, outcome in found.items() if outcome == "missing"]
-    written = [path for path, outcome in found.items() if outcome == "overwritten"]
+    missing = [path for path, outcome in outcomes.items() if outcome == "missing"]
+    written = [path for path, outcome in outcomes.items() if outcome == "overwritten"]
     if missing and source.manifest is not None:
         own = None if partition is None else source.partition(partition)
         manifest = f"{source.container}/{source.prefix}{source.marker_path(own)}"
@@ -94,7 +96,7 @@ def _check_there(pipeline: Pipeline, partition: str | None, found: Mapping[str, 
         )
 
 
-def _without_copy(
+def _lines_to_copy(
     clients: Clients, request: CopyBlobs, lines: Sequence[ManifestLine]
 ) -> Iterator[tuple[int, ManifestLine]]:
     """The numbered lines whose copy is not known from the last frozen batch.
@@ -105,11 +107,11 @@ def _without_copy(
     before: Iterator[ManifestLine] = iter(())
     if lines and last is not None and last.dataset.copies is not None:
         before = read_manifest_from(clients, last.dataset, lines[0].path)
-    known = next(before, None)
+    copied = next(before, None)
     for number, line in enumerate(lines):
-        while known is not None and known.path < line.path:
-            known = next(before, None)
-        if known is None or known.path != line.path or known.file != copy_name(line):
+        while copied is not None and copied.path < line.path:
+            copied = next(before, None)
+        if copied is None or copied.path != line.path or copied.file != copy_name(line):
             yield number, line
 
 

@@ -133,22 +133,22 @@ def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
 @activity
 def end_by_check(clients: Clients, request: EndByCheck) -> EndedByCheck:
     """Record that a check has ended a round of training; the first record counts."""
-    asked = request.request
-    assert asked.checks, "a check is under way"
-    pipeline = asked.pipeline.name
-    claimed = read_claim(clients, claim_record(pipeline, asked.training))
+    landing = request.request
+    assert landing.checks, "a check is under way"
+    pipeline = landing.pipeline.name
+    claimed = read_claim(clients, claim_record(pipeline, landing.training))
     ended = EndedByCheck(
-        run=asked.run,
-        stage=asked.checks[0],
+        run=landing.run,
+        stage=landing.checks[0],
         message=request.message,
         at=request.at,
-        configuration=asked.configuration,
-        batch=asked.run if claimed is None else claimed.claim.batch,
-        saved=None if asked.base is None else _cost_of(clients, pipeline, asked.base),
+        configuration=landing.configuration,
+        batch=landing.run if claimed is None else claimed.claim.batch,
+        saved=None if landing.base is None else _cost_of(clients, pipeline, landing.base),
     )
-    name = ended_by_check_record(pipeline, asked.training)
+    name = ended_by_check_record(pipeline, landing.training)
     record_store.create(clients.records, name, ended.to_dict())
-    return _read_end(clients, asked) or ended
+    return _read_end(clients, landing) or ended
 
 
 def find_end_by_check(clients: Clients, pipeline: str, version: str) -> EndedByCheck | None:
@@ -225,11 +225,11 @@ def list_claims_without_run(
     trainings = list(dict.fromkeys(entry.training for entry in entries))
     if not trainings:
         return []
-    known = set(runs_since(clients.records, pipeline, frozen_after))
+    recorded = set(runs_since(clients.records, pipeline, frozen_after))
     return [
         claim_record(pipeline, training)
         for training in trainings
-        if run_id(pipeline, training, 1) not in known
+        if run_id(pipeline, training, 1) not in recorded
     ]
 
 

@@ -192,7 +192,7 @@ class _Count:
         self._see(parsed)
 
     def _see(self, lines: Sequence[EncodedLine]) -> None:
-        """Add lines of the later version to what is counted of it alone."""
+        """Count lines of the later version: their sizes, and how many lack an MD5."""
         if not lines:
             return
         sizes = [it.size for it in lines]

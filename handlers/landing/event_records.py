@@ -107,12 +107,12 @@ def list_all_newest_events(clients: Clients) -> Mapping[str, Mapping[str | None,
 
 
 def _list(clients: Clients, prefix: str) -> Mapping[str, Mapping[str | None, datetime]]:
-    found: dict[str, dict[str | None, datetime]] = defaultdict(dict)
+    newest: dict[str, dict[str | None, datetime]] = defaultdict(dict)
     for blob in clients.records.list_blobs(name_starts_with=prefix, include=["metadata"]):
         _, pipeline, key = blob.name.removesuffix(".json").split("/", 2)
         event_at = datetime.fromisoformat(blob.metadata[_FIELD])
-        found[pipeline][None if key == _ZONE else key] = event_at
-    return found
+        newest[pipeline][None if key == _ZONE else key] = event_at
+    return newest
 
 
 def marker_written_at(

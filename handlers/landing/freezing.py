@@ -52,7 +52,7 @@ from orchestrations.contracts.datasets import (
     ListedRange,
     ListRange,
 )
-from orchestrations.contracts.manifest import VERSION_HEX_DIGITS, DatasetVersion, with_copies
+from orchestrations.contracts.manifest import VERSION_HEX_DIGITS, DatasetVersion, add_copy_names
 from orchestrations.errors import DataChanged, TransientError
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _write(
 
 def _named(pipeline: Pipeline, lines: Iterable[bytes]) -> Iterable[bytes]:
     """The lines of the manifest: with the names of copies, if blobs are copied."""
-    return map(with_copies, lines) if pipeline.dataset.freeze == "copy" else lines
+    return map(add_copy_names, lines) if pipeline.dataset.freeze == "copy" else lines
 
 
 class _Plan(TypedDict):

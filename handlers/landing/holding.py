@@ -63,10 +63,10 @@ def hold_batch(clients: Clients, request: HoldBatch) -> Done:
                 _discard(clients, pipeline, each)
 
     def hold(document: Any | None) -> Any:
-        known = None if document is None else HeldBatch.from_dict(document)
-        if known is not None and known.dataset.frozen_at > dataset.frozen_at:
+        held = None if document is None else HeldBatch.from_dict(document)
+        if held is not None and held.dataset.frozen_at > dataset.frozen_at:
             return None  # a check took longer than the next batch
-        return follow(known, request, without=outdated).to_dict()
+        return follow(held, request, without=outdated).to_dict()
 
     record_store.update(clients.records, name, hold)
     return Done()
@@ -237,10 +237,10 @@ def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause 
     ended: list[Pause] = []
 
     def end(document: Any | None) -> Any | None:
-        known = _parse(document)
-        if known is None or known.resumed_at is not None:
+        resumption = _parse(document)
+        if resumption is None or resumption.resumed_at is not None:
             return None
-        ended[:] = [known.model_copy(update={"resumed_at": at})]
+        ended[:] = [resumption.model_copy(update={"resumed_at": at})]
         return ended[0].model_dump(mode="json")
 
     record_store.update(clients.records, _name(pipeline), end)
@@ -253,15 +253,15 @@ def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
     Deletes the held batches of zones that were listed since, and the record of the pause when no
     zone is left.
     """
-    known = _read(clients, pipeline)
-    if known is None or known.resumed_at is None:
+    resumption = _read(clients, pipeline)
+    if resumption is None or resumption.resumed_at is None:
         return []
     listed = list_last_batches(clients).get(pipeline, {})
     left: set[str | None] = set()
     for name, held in _held_for_pause(clients, pipeline):
         partition = held.dataset.partition
         last = listed.get(partition)
-        if last is not None and last.listed_from > known.resumed_at:
+        if last is not None and last.listed_from > resumption.resumed_at:
             record_store.delete(clients.records, name, unless=_is_held_otherwise)
         else:
             left.add(partition)

@@ -109,19 +109,19 @@ def _starts_from(container: ContainerClient, prefix: str, name: str) -> bool:
 
 def _find_folders(container: ContainerClient, prefix: str) -> Sequence[str]:
     """Descend the folders level by level until there are enough boundaries."""
-    found: list[str] = []
+    folders: list[str] = []
     level = [prefix]
     probes = 0
-    while level and len(found) < RANGES and probes < MAXIMUM_PROBES:
+    while level and len(folders) < RANGES and probes < MAXIMUM_PROBES:
         below: list[str] = []
         for folder in level:
             if probes == MAXIMUM_PROBES:
                 break
             probes += 1
             below += list_page(container, folder, delimiter="/").prefixes
-        found += below
+        folders += below
         level = below
-    return found
+    return folders
 
 
 class Collected:
@@ -183,12 +183,12 @@ def parts_folder(pipeline: str, freeze: str) -> str:
 
 def list_freezes(records: ContainerClient) -> Mapping[tuple[str, str], datetime]:
     """(pipeline, freeze) → when the newest of its parts was written, for all freezes with parts."""
-    found: dict[tuple[str, str], datetime] = {}
+    freezes: dict[tuple[str, str], datetime] = {}
     for blob in records.list_blobs(name_starts_with=f"{_FOLDER}/"):
         _, pipeline, freeze, _ = blob.name.split("/", 3)
-        newest = found.get((pipeline, freeze), blob.last_modified)
-        found[pipeline, freeze] = max(newest, blob.last_modified)
-    return found
+        newest = freezes.get((pipeline, freeze), blob.last_modified)
+        freezes[pipeline, freeze] = max(newest, blob.last_modified)
+    return freezes
 
 
 def write_part(records: ContainerClient, folder: str, collected: Collected) -> str:

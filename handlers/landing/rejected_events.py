@@ -121,41 +121,41 @@ def alert_rejected(clients: Clients, *, now: datetime) -> list[str]:
     """
     alerted: list[str] = []
     for document in record_store.read_all(clients.records, _REJECTED):
-        found = _Cause.from_dict(document)
-        last = found.alerted_at
-        if not found.count or (last is not None and now - last < ALERT_INTERVAL):
+        cause = _Cause.from_dict(document)
+        last = cause.alerted_at
+        if not cause.count or (last is not None and now - last < ALERT_INTERVAL):
             continue
-        hours = [f"{each:%Y-%m-%dT%H}" for each in (found.since, found.until)]
+        hours = [f"{each:%Y-%m-%dT%H}" for each in (cause.since, cause.until)]
         hour = os.path.commonprefix(hours)  # noqa: RUF071 - their common prefix, not a path
         alert = trouble(
             KIND,
-            alert_id=f"{KIND}:{found.cause}:{found.since.isoformat()}",
+            alert_id=f"{KIND}:{cause.cause}:{cause.since.isoformat()}",
             severity="warning",
             at=now,
             data={
-                "cause": found.cause,
-                "count": found.count,
-                "since": found.since.isoformat(),
-                "until": found.until.isoformat(),
-                "examples": list(found.examples),
+                "cause": cause.cause,
+                "count": cause.count,
+                "since": cause.since.isoformat(),
+                "until": cause.until.isoformat(),
+                "examples": list(cause.examples),
                 "records": f"events/{UNREADABLE}/{hour}",
             },
         )
         publish_alert(clients, alert)
 
-        def mark(document: Any | None, found: _Cause = found) -> Any | None:
+        def mark(document: Any | None, cause: _Cause = cause) -> Any | None:
             now_there = _Cause.from_dict(document)
             return now_there.model_copy(
                 update={
-                    "count": max(now_there.count - found.count, 0),
+                    "count": max(now_there.count - cause.count, 0),
                     "since": now_there.until,
                     "examples": (),
                     "alerted_at": now,
                 }
             ).to_dict()
 
-        record_store.update(clients.records, _record(found.cause), mark)
-        alerted.append(found.cause)
+        record_store.update(clients.records, _record(cause.cause), mark)
+        alerted.append(cause.cause)
     return alerted
 
 

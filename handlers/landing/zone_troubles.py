@@ -80,12 +80,12 @@ def alert_operators(clients: Clients, request: AlertOperators) -> Done:
     name = _record(request.pipeline, partition)
     occurred: list[Trouble] = []
 
-    def add(known: ZoneTroubles) -> ZoneTroubles:
-        occurred[:] = [each for each in known.open if each.cause == request.alert_id]
-        if not occurred and len(known.open) >= OPEN_LIMIT:
+    def add(troubles: ZoneTroubles) -> ZoneTroubles:
+        occurred[:] = [each for each in troubles.open if each.cause == request.alert_id]
+        if not occurred and len(troubles.open) >= OPEN_LIMIT:
             logger.warning("%s has %d troubles already: %s", zone, OPEN_LIMIT, request.alert_id)
-            return known
-        others = [each for each in known.open if each.cause != request.alert_id]
+            return troubles
+        others = [each for each in troubles.open if each.cause != request.alert_id]
         occurred[:] = [_next(occurred[0] if occurred else None, request)]
         return ZoneTroubles(open=(*others, *occurred))
 
@@ -104,12 +104,12 @@ def alert_operators(clients: Clients, request: AlertOperators) -> Done:
     )
     send_in_background(clients, OPS_ALERTS, alert)
 
-    def mark(known: ZoneTroubles) -> ZoneTroubles:
+    def mark(troubles: ZoneTroubles) -> ZoneTroubles:
         told = [
             each.model_copy(update={"is_told": True})
             if (each.cause, each.since) == (request.alert_id, began_at)
             else each
-            for each in known.open
+            for each in troubles.open
         ]
         return ZoneTroubles(open=tuple(told))
 
@@ -145,15 +145,15 @@ def read_troubles(
 
     Costs one listing, and a read per zone in trouble.
     """
-    found: dict[str, dict[str | None, tuple[Trouble, ...]]] = defaultdict(dict)
+    troubles: dict[str, dict[str | None, tuple[Trouble, ...]]] = defaultdict(dict)
     prefix = _FOLDER if pipeline is None else f"{_FOLDER}{pipeline}/"
     for name in list(clients.records.list_blob_names(name_starts_with=prefix)):
         _, owner, landing = name.removesuffix(".json").split("/", 2)
         document = record_store.read(clients.records, name)
         if document is not None:
             opened = sorted(ZoneTroubles.from_dict(document).open, key=lambda each: each.since)
-            found[owner][partition_of_landing(owner, landing)] = tuple(opened)
-    return found
+            troubles[owner][partition_of_landing(owner, landing)] = tuple(opened)
+    return troubles
 
 
 def _next(before: Trouble | None, request: AlertOperators) -> Trouble:

@@ -118,13 +118,13 @@ def _visible(text: str) -> str:
 
 def _cut(escaped: Iterable[str], limit: int) -> str:
     """Whole characters only: half of an escape would be read as something else."""
-    found, length = list[str](), 0
+    kept, length = list[str](), 0
     for each in escaped:
         length += len(each.encode("utf-16-le")) // 2
         if length >= limit:
-            return "".join(found) + "…"
-        found.append(each)
-    return "".join(found)
+            return "".join(kept) + "…"
+        kept.append(each)
+    return "".join(kept)
 
 
 def _teams(card: Card) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def handle_delivery(clients: Clients, body: bytes | str, *, now: datetime) -> Ou
     began = time.monotonic()
     outcome = deliver(clients, delivery, now)
     ended_at = now + timedelta(seconds=time.monotonic() - began)
-    clients.telemetry.send(of_delivery(delivery, outcome, began_at=now, ended_at=ended_at))
+    clients.telemetry.send(delivery_spans(delivery, outcome, began_at=now, ended_at=ended_at))
     attributes = {
         "landfall.channel": delivery.channel,
         "landfall.delivery.outcome": type(outcome).__name__.lower(),
@@ -135,21 +135,21 @@ def deliver(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     try:
         match delivery.channel:
             case "event_grid":
-                return _to_event_grid(clients, delivery, now)
+                return _publish_to_event_grid(clients, delivery, now)
             case "service_bus":
-                return _to_ops_alerts(clients, delivery)
+                return _send_to_ops_alerts(clients, delivery)
             case "webhook" | "callback":
-                return _to_webhook(clients, delivery, now)
+                return _post_to_webhook(clients, delivery, now)
     except PermanentError as error:
         return Undeliverable(f"{type(error).__name__}: {error}")
     except TransientError as error:
-        return after_failed_delivery(delivery.attempt, f"{type(error).__name__}: {error}")
+        return retry_or_give_up(delivery.attempt, f"{type(error).__name__}: {error}")
     except AzureError as error:
         # Without the error's text, which can quote the service's response.
-        return after_failed_delivery(delivery.attempt, type(error).__name__)
+        return retry_or_give_up(delivery.attempt, type(error).__name__)
 
 
-def after_failed_delivery(
+def retry_or_give_up(
     attempt: int, reason: str, *, retry_after_seconds: float | None = None
 ) -> Later | Undeliverable:
     """The next step after a transient failure of attempt number `attempt` (from 1). Pure.
@@ -162,10 +162,10 @@ def after_failed_delivery(
     return Later(max(DELIVERY_DELAYS_SECONDS[attempt - 1], asked), reason)
 
 
-def of_delivery(
+def delivery_spans(
     delivery: Delivery, outcome: Outcome, *, began_at: datetime, ended_at: datetime
 ) -> list[Span]:
-    """The span of one delivery attempt; None if it is not traced."""
+    """The span of one delivery attempt; empty if it is not traced."""
     context = TraceContext.parse(delivery.traceparent)
     if context is None:
         return []
@@ -188,7 +188,7 @@ def of_delivery(
     ]
 
 
-def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
+def _publish_to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     notification = delivery.notification
     content = document(notification, notification_links(clients.settings, notification))
     event = CloudEvent(
@@ -206,7 +206,7 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
         clients.event_grid.publish(event)
     except ResourceNotFoundError:
         why = "Event Grid has no such topic: see app setting EventGridTopic__endpoint"
-        return after_failed_delivery(delivery.attempt, why)
+        return retry_or_give_up(delivery.attempt, why)
     except HttpResponseError as error:
         why = f"Event Grid answered {error.status_code}"
         if error.status_code in REFUSED_EVENT_STATUSES:
@@ -215,13 +215,13 @@ def _to_event_grid(clients: Clients, delivery: Delivery, now: datetime) -> Outco
             why += ": see app setting EventGridTopic__key, or what the managed identity may send to"
         response: Any = error.response  # its type lacks the headers
         asked = response.headers.get("Retry-After") if response else None
-        return after_failed_delivery(
+        return retry_or_give_up(
             delivery.attempt, why, retry_after_seconds=parse_retry_after(asked, now=now)
         )
     return Delivered()
 
 
-def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
+def _send_to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
     notification = delivery.notification
     alert = alert_message(
         alert_id=notification.id,
@@ -236,12 +236,12 @@ def _to_ops_alerts(clients: Clients, delivery: Delivery) -> Outcome:
     return Delivered()
 
 
-def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
+def _post_to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
     webhook = delivery.webhook
     if webhook is None:
         return Skipped("callback_url was removed: a request names a receiver of pipeline.yml")
     settings = clients.settings
-    url = settings.decided(webhook.url_setting)
+    url = settings.explicit(webhook.url_setting)
     if not url:
         return Skipped(f"app setting {webhook.url_setting} is empty: there is no receiver here")
     receiver = parse_receiver(url, setting=webhook.url_setting)
@@ -262,7 +262,7 @@ def _to_webhook(clients: Clients, delivery: Delivery, now: datetime) -> Outcome:
         return Delivered()
     if answer.status == GONE:
         return _disable(clients, delivery, disabled, now)
-    return after_failed_delivery(
+    return retry_or_give_up(
         delivery.attempt,
         f"the receiver answered {answer.status}",
         retry_after_seconds=answer.retry_after_seconds,

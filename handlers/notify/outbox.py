@@ -30,7 +30,7 @@ from handlers.platform.service_bus import (
     parse_body,
     traced,
 )
-from handlers.platform.spans import of_rollout
+from handlers.platform.spans import rollout_spans
 from orchestrations.configuration.pipeline import Pipeline, Webhook
 from orchestrations.contracts.base import Contract, Done
 from orchestrations.contracts.notifications import Notification, PublishNotification
@@ -153,17 +153,17 @@ def deliveries(pipeline: Pipeline, notification: Notification) -> Sequence[Deliv
     if isinstance(notification.status, RunStatus):
         fitted = fit_status(notification.status)
         notification = notification.model_copy(update={"status": fitted})
-    found: list[Delivery] = []
+    due: list[Delivery] = []
     if channels.event_grid:
-        found.append(Delivery(notification=notification, channel="event_grid"))
+        due.append(Delivery(notification=notification, channel="event_grid"))
     if channels.service_bus:
-        found.append(Delivery(notification=notification, channel="service_bus"))
-    found += [
+        due.append(Delivery(notification=notification, channel="service_bus"))
+    due += [
         Delivery(notification=notification, channel="webhook", webhook=webhook)
         for webhook in channels.webhooks
         if not webhook.on_request or webhook.name == notification.receiver
     ]
-    return found
+    return due
 
 
 @activity
@@ -196,7 +196,7 @@ def _record_rollout(clients: Clients, notification: Notification) -> None:
     began_at = asked_at(clients, status.id)
     if began_at is not None:
         clients.telemetry.send(
-            of_rollout(
+            rollout_spans(
                 status,
                 notification.traceparent,
                 began_at=began_at,

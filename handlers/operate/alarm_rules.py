@@ -104,9 +104,9 @@ def due_alarms(
     *,
     now: datetime,
 ) -> list[Alarm]:
-    """Every alarm that is due now; each of the credentials has one. Pure."""
-    found = [alarm for facts in pipelines for alarm in _of_pipeline(facts, now)]
-    found += [
+    """Every alarm that is due now, with one for each of the credentials. Pure."""
+    alarms = [alarm for facts in pipelines for alarm in _pipeline_alarms(facts, now)]
+    alarms += [
         Alarm(
             kind="credential-expires",
             pipeline=None,
@@ -117,10 +117,10 @@ def due_alarms(
         )
         for each in credentials
     ]
-    return found
+    return alarms
 
 
-def _of_pipeline(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
+def _pipeline_alarms(facts: PipelineFacts, now: datetime) -> Iterator[Alarm]:
     for kind, about, since, what in _silences(facts):
         rule, remedy = RULES[kind]
         limit: float | None = getattr(facts.rules, rule)
@@ -218,8 +218,8 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
     Raises:
         InvalidEvent: the event is of another type, or lacks the object's name or expiry.
     """
-    found = _VAULT_EVENT.fullmatch(event.type.lower())
-    if found is None:
+    match = _VAULT_EVENT.fullmatch(event.type.lower())
+    if match is None:
         raise event.refusal(
             f"type {event.type!r} is none of NearExpiry, Expired and "
             "NewVersionCreated of Microsoft.KeyVault: fix the event subscription",
@@ -233,7 +233,7 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
             cause="no-vault-object-named",
         )
     expires_at = None
-    if found["change"] != "newversioncreated":
+    if match["change"] != "newversioncreated":
         try:
             expires_at = datetime.fromtimestamp(int(fields["exp"]), UTC)
         except (KeyError, TypeError, ValueError, OverflowError, OSError):
@@ -243,28 +243,28 @@ def parse_vault_event(event: EventEnvelope) -> VaultObject:
             ) from None
     return VaultObject(
         vault=vault,
-        kind=cast("Any", found["kind"]),
+        kind=cast("Any", match["kind"]),
         name=name,
         changed_at=event.time,
         expires_at=expires_at,
     )
 
 
-def keep_vault_object(clients: Clients, found: VaultObject) -> None:
+def keep_vault_object(clients: Clients, vault_object: VaultObject) -> None:
     """Record an event's object, unless the record is from a newer event."""
 
     def change(before: Any | None) -> Any | None:
         is_older = before is not None and (
-            VaultObject.from_dict(before).changed_at >= found.changed_at
+            VaultObject.from_dict(before).changed_at >= vault_object.changed_at
         )
-        return None if is_older else found.to_dict()
+        return None if is_older else vault_object.to_dict()
 
-    record_store.update(clients.records, found.record, change)
+    record_store.update(clients.records, vault_object.record, change)
 
 
 def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
     """Objects with a warning from Key Vault and no new version since."""
-    known = [
+    recorded = [
         VaultObject.from_dict(each)
         for each in record_store.read_all(clients.records, _VAULT_FOLDER)
     ]
@@ -276,6 +276,6 @@ def expiring_vault_objects(clients: Clients) -> Sequence[Credential]:
             remedy="make a new version there; if the object was deleted, delete blob "
             f"{each.record} of the records",
         )
-        for each in known
+        for each in recorded
         if each.expires_at is not None
     ]

@@ -154,14 +154,15 @@ def check_workspace(event: EventEnvelope, settings: Settings) -> None:
         InvalidEvent: the event names another workspace.
     """
     names = ("AZUREML_SUBSCRIPTION_ID", "AZUREML_RESOURCE_GROUP", "AZUREML_WORKSPACE_NAME")
-    ours = [settings.required(name) for name in names]
+    expected = [settings.required(name) for name in names]
     match = _WORKSPACE.search(event.source)
     if match is None:
         return
     named = (match["subscription"], match["group"], match["workspace"])
-    if [each.lower() for each in named] != [each.lower() for each in ours]:
+    if [each.lower() for each in named] != [each.lower() for each in expected]:
         raise event.refusal(
-            f"topic {event.source!r} is not workspace {ours[2]!r} of resource group {ours[1]!r}",
+            f"topic {event.source!r} is not workspace {expected[2]!r} of resource group "
+            f"{expected[1]!r}",
             cause="other-workspace",
         )
 

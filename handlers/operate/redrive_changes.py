@@ -132,14 +132,14 @@ def _leave_out(
     left_out: Collection[str],
     forgotten: Collection[Content],
 ) -> Dataset:
-    found: set[str] = set()
+    matched: set[str] = set()
 
     def lines() -> Iterator[bytes]:
         chunks = read_chunks(clients, dataset.manifest_path)
-        return _without(chunks, left_out, forgotten, found)
+        return _kept_lines(chunks, left_out, forgotten, matched)
 
     kept = hash_link(None, Link(lines()))
-    unknown = sorted(set(left_out) - found)
+    unknown = sorted(set(left_out) - matched)
     if unknown:
         raise FilesUnknown(
             f"dataset version {dataset.version} has no {name_some(unknown)}: give paths as "
@@ -164,19 +164,19 @@ def _leave_out(
     )
 
 
-def _without(
+def _kept_lines(
     chunks: Iterable[bytes],
     paths: Collection[str],
     forgotten: Collection[Content],
-    found: set[str],
+    matched: set[str],
 ) -> Iterator[bytes]:
-    """The lines of other paths and contents; adds the `paths` that have a line to `found`."""
+    """The lines of other paths and contents; adds the `paths` that have a line to `matched`."""
     for chunk in chunks:
         lines: list[bytes] = []
         for line in chunk.splitlines(keepends=True):
             path = path_of(line)
             if path in paths:
-                found.add(path)
+                matched.add(path)
             elif not (forgotten and content_of_line(line) in forgotten):
                 lines.append(line)
         yield b"".join(lines)

@@ -156,16 +156,16 @@ def _next_subjects(
 
     Also returns the name of the last blob, or None if no subject follows.
     """
-    found: dict[str, list[BlobProperties]] = {}
+    subjects: dict[str, list[BlobProperties]] = {}
     blobs, last = 0, after
     listed = _listed(container, kind.prefix, after)
     for subject, group in itertools.groupby(listed, key=lambda blob: kind.subject(blob.name)):
         if blobs >= PIECE_BLOBS:
-            return found, last
-        found[subject] = list(group)
-        blobs += len(found[subject])
-        last = str(found[subject][-1].name)
-    return found, None
+            return subjects, last
+        subjects[subject] = list(group)
+        blobs += len(subjects[subject])
+        last = str(subjects[subject][-1].name)
+    return subjects, None
 
 
 def _listed(container: ContainerClient, prefix: str, after: str) -> Iterator[BlobProperties]:

@@ -192,13 +192,13 @@ KINDS: tuple[Kind, ...] = (
         protects=lambda use, parts: _run(use, run_of_job(parts[2])),
     ),
 )
-"""In the order of removal: what names a manifest goes before the manifest."""
+"""In the order of removal: records that name a manifest are removed before it."""
 
 
 def read_uses(clients: Clients, pipelines: Mapping[str, Pipeline], since: datetime) -> InUse:
     """What is in use; batches and runs of the time since a moment are recent."""
     unfinished = list_unfinished_runs(clients.records)
-    runs = {run["id"] for found in unfinished.values() for run in found}
+    runs = {run["id"] for records in unfinished.values() for run in records}
     versions: set[tuple[str, str]] = set()
     last_versions: set[tuple[str, str]] = set()
     for name, pipeline in pipelines.items():
@@ -212,7 +212,9 @@ def read_uses(clients: Clients, pipelines: Mapping[str, Pipeline], since: dateti
         runs=frozenset(runs),
         versions=frozenset(versions),
         unfinished_versions=frozenset(
-            (name, run["dataset_version"]) for name, found in unfinished.items() for run in found
+            (name, run["dataset_version"])
+            for name, records in unfinished.items()
+            for run in records
         ),
         last_versions=frozenset(last_versions),
         rollouts=frozenset(claimants(clients)),
@@ -231,16 +233,16 @@ def kept_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[
 
 def last_versions_of(clients: Clients, pipeline: str) -> set[str]:
     """The versions of the last batch of each zone or partition, and of the last trained one."""
-    found: set[str] = set()
+    versions: set[str] = set()
     for partition in list_last_batches(clients).get(pipeline, {}):
         last = last_batch(clients, pipeline, partition)
         if last is not None:
-            found |= {
+            versions |= {
                 each.version
                 for each in (last.dataset, last.last_trained, *last.trained_before)
                 if each
             }
-    return found
+    return versions
 
 
 def _other_versions(clients: Clients, pipeline: Pipeline, since: datetime) -> set[str]:

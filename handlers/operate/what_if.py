@@ -89,10 +89,10 @@ def replay(
     for past in batches:
         dataset = past.batch.dataset
         zone = zones.setdefault(dataset.partition, _Zone())
-        yield champion.judged(pipeline, _decided(pipeline, zone, past, difference_of))
+        yield champion.judged(pipeline, _replay_batch(pipeline, zone, past, difference_of))
 
 
-def _decided(
+def _replay_batch(
     pipeline: Pipeline, zone: _Zone, past: PastBatch, difference_of: DifferenceOf
 ) -> Replayed:
     dataset, result = past.batch.dataset, past.batch.result
@@ -171,7 +171,7 @@ class _Champion:
             )
         except InvalidResults as error:
             return "unknown", str(error)
-        if verdict.above_floor and not is_same:
+        if verdict.is_above_floor and not is_same:
             return "unknown", "it was compared with another champion"
         return ("promoted" if verdict.promoted else "not-promoted"), verdict.reason
 

@@ -15,7 +15,7 @@ from azure.core.exceptions import HttpResponseError
 from pydantic import ValidationError
 
 import handlers
-from handlers.platform.bulkheads import TookTooLong, within
+from handlers.platform.bulkheads import TookTooLong, call_with_timeout
 from handlers.platform.clients import Clients
 from orchestrations.contracts.base import ActivityRequest, Contract, unreadable
 from orchestrations.errors import PermanentError, TransientError
@@ -100,7 +100,7 @@ def as_function(request: type[ActivityRequest[Any]], body: Body, clients: Client
     def run(request_document: dict) -> dict:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses parametrised types on bindings
         try:
             parsed = _parse(request, request_document)
-            result = within(request.LIMIT_SECONDS, lambda: body(clients, parsed))
+            result = call_with_timeout(request.LIMIT_SECONDS, lambda: body(clients, parsed))
         except TookTooLong as error:
             fault = TransientError(f"activity {request.activity_name()}: {error}")
             raise ActivityFault(fault_text(describe(fault))) from error

@@ -2,7 +2,7 @@
 
 The import is slow and can fail during an outage of Azure: the SDK requests the cloud's endpoints
 from Azure Resource Manager. If that fails, Python removes only the module that failed; the partly
-initialized modules stay, and every later import in this process fails.
+initialised modules stay, and every later import in this process fails.
 
 For a cloud whose name it does not know (Azure Stack, a laptop's), the SDK requests the endpoints
 again, on a new connection, for each job that it reads or submits: it stores them under wrong keys.

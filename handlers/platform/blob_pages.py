@@ -277,7 +277,7 @@ def list_page(
         azure.core.exceptions.HttpResponseError: the service refuses.
         TransientError: the response is malformed.
     """
-    asked = {
+    parameters = {
         "restype": "container",
         "comp": "list",
         "include": "metadata",
@@ -290,7 +290,7 @@ def list_page(
         "GET",
         container.url,
         # Encoded here, since azure-core does not encode parameters.
-        params={key: quote(value, safe="") for key, value in asked.items() if value},
+        params={key: quote(value, safe="") for key, value in parameters.items() if value},
         headers={
             "x-ms-version": container.api_version,
             "Accept": f"{ARROW_STREAM},application/xml",

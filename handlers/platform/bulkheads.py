@@ -204,7 +204,7 @@ class BackgroundThread:
                 self._jobs.task_done()
 
 
-def within(seconds: float, function: Callable[[], Result]) -> Result:
+def call_with_timeout(seconds: float, function: Callable[[], Result]) -> Result:
     """Call a function, and wait for its result at most `seconds`. Its thread is not stopped.
 
     The SDKs' timeouts apply to each of many steps: with a broker that accepts connections and never

@@ -125,13 +125,13 @@ async def find_instances(
     )
     span = created_to - created_from
     if not is_whole and span > SHORTEST_SPAN:
-        found: dict[str, DurableOrchestrationStatus] = {}
+        instances: dict[str, DurableOrchestrationStatus] = {}
         middle = created_from + span / 2
         for start, end in ((created_from, middle), (middle, created_to)):
-            found |= await find_instances(
+            instances |= await find_instances(
                 starter, created_from=start, created_to=end, statuses=statuses, prefix=prefix
             )
-        return found
+        return instances
     if not is_whole:
         logger.warning(
             "%d or more instances were created at %s: some are missed", len(page), created_from
@@ -157,11 +157,13 @@ async def query(
         prefix: of the ids.
         created: `created_time_from` and `created_time_to`.
     """
-    asked: Any = created | {"runtime_status": sorted(statuses, key=lambda each: str(each.value))}
+    parameters: Any = created | {
+        "runtime_status": sorted(statuses, key=lambda each: str(each.value))
+    }
     if hasattr(starter, "get_all_orchestration_states"):
-        found = await starter.get_status_by(**asked)
+        found = await starter.get_status_by(**parameters)
         return [each for each in found if str(each.instance_id).startswith(prefix or "")], True
-    page = await starter.get_status_by(**asked, instance_id_prefix=prefix or "")
+    page = await starter.get_status_by(**parameters, instance_id_prefix=prefix or "")
     return page, len(page) < PAGE_LIMIT_INSTANCES
 
 
@@ -246,5 +248,5 @@ def parsed(value: Any) -> Any:
 
 def utc(moment: datetime | None) -> datetime:
     """A time of an instance in UTC; some hosts omit the timezone."""
-    assert moment is not None, "every instance that is there has its times"
+    assert moment is not None, "an existing instance has its times"
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

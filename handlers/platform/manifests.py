@@ -79,7 +79,7 @@ class ManifestWriter:
 
         `blocks` is the number of blocks staged before; returns the new number.
         """
-        for block in _in_blocks(chunks):
+        for block in _split_into_blocks(chunks):
             self._manifest.stage_block(self._block_id(blocks), block)
             blocks += 1
         return blocks
@@ -105,7 +105,7 @@ class ManifestWriter:
         return f"{self.writer}{number:08}"
 
 
-def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _split_into_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     block = bytearray()
     for chunk in chunks:
         block += chunk

@@ -66,7 +66,7 @@ class Measurement:
     attributes: Mapping[str, str]
 
 
-def of_run(record: RunRecord) -> list[Measurement]:
+def run_measurements(record: RunRecord) -> list[Measurement]:
     """Measurements of an ended run; empty before its end."""
     status = record.status
     if status.state not in TERMINAL_RUN_STATES:
@@ -86,7 +86,7 @@ def of_run(record: RunRecord) -> list[Measurement]:
     ]
 
 
-def of_events(decisions: Mapping[Any, int]) -> list[Measurement]:
+def event_measurements(decisions: Mapping[Any, int]) -> list[Measurement]:
     """The number of events with each decision."""
     return [
         Measurement("landfall.event.count", count, {"landfall.event.decision": decision})
@@ -94,7 +94,7 @@ def of_events(decisions: Mapping[Any, int]) -> list[Measurement]:
     ]
 
 
-def of_batch(batch: RecordBatch) -> list[Measurement]:
+def batch_measurements(batch: RecordBatch) -> list[Measurement]:
     """Measurements of a recorded batch; empty before its end."""
     if batch.concluded_at is None:
         return []
@@ -106,7 +106,7 @@ def of_batch(batch: RecordBatch) -> list[Measurement]:
     return [Measurement("landfall.batch.settle.duration", took, attributes)]
 
 
-def of_unfinished(
+def unfinished_run_measurements(
     runs: Sequence[Mapping[str, Any]], pipelines: Iterable[str], *, now: datetime
 ) -> list[Measurement]:
     """The number of unfinished runs in each state, and the longest current wait per pipeline.

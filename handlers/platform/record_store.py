@@ -191,10 +191,10 @@ def loads_unique(text: bytes | str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            both = shorten(f"{found[key]!r} and {value!r}", SHOWN_CHARACTERS)
+        if key in members:
+            both = shorten(f"{members[key]!r} and {value!r}", SHOWN_CHARACTERS)
             raise ValueError(f"key {key!r} is there twice, with {both}")
-        found[key] = value
-    return found
+        members[key] = value
+    return members

@@ -37,13 +37,15 @@ class RolloutPage:
     """The `after` of the next page; None on the last page."""
 
 
-def index_rollout(clients: Clients, asked: RolloutStatus) -> None:
+def index_rollout(clients: Clients, requested: RolloutStatus) -> None:
     """Add a rollout to the index. Idempotent: its message may be delivered more than once."""
-    name = f"rollouts/{asked.id}/asked.json"
-    if not record_store.create(clients.records, name, asked.to_dict()):
-        asked = RolloutStatus.from_dict(record_store.read(clients.records, name) or asked.to_dict())
-    key = f"{countdown(asked.since)}_{asked.id}"
-    shown = {_STATUS: json.dumps(asked.to_dict())}
+    name = f"rollouts/{requested.id}/asked.json"
+    if not record_store.create(clients.records, name, requested.to_dict()):
+        requested = RolloutStatus.from_dict(
+            record_store.read(clients.records, name) or requested.to_dict()
+        )
+    key = f"{countdown(requested.since)}_{requested.id}"
+    shown = {_STATUS: json.dumps(requested.to_dict())}
     clients.records.upload_blob(_FOLDER + key, b"", overwrite=True, metadata=shown)
 
 

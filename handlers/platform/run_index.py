@@ -147,11 +147,11 @@ def list_runs(
 
 def list_unfinished_runs(records: ContainerClient) -> Mapping[str, Sequence[dict[str, Any]]]:
     """Pipeline → its unfinished runs, newest first; one listing for all pipelines."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
     folder = f"{_FOLDER}/{_UNFINISHED}/"
     for key, run in _entries(records, folder, "", None, None, LISTED_AT_ONCE):
-        found[key.partition("/")[0]].append(run)
-    return found
+        runs[key.partition("/")[0]].append(run)
+    return runs
 
 
 def runs_of_dataset(records: ContainerClient, version: str) -> list[str]:

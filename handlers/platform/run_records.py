@@ -18,7 +18,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.configuration.pipeline_files import load_queues
 from handlers.platform.instances import run_status
 from handlers.platform.run_index import index_run, runs_of_training
-from handlers.platform.spans import of_run
+from handlers.platform.spans import run_spans
 from orchestrations.configuration.queues import Queues
 from orchestrations.contracts.base import Done
 from orchestrations.contracts.landing import ClaimedRun
@@ -51,7 +51,7 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
 
     def add(document: Any | None) -> Any | None:
         known = None if document is None else RunRecord.from_dict(document)
-        merged = with_cost(merge(known, added), clients.settings.pipelines_folder)
+        merged = add_cost(merge(known, added), clients.settings.pipelines_folder)
         return None if merged == known else merged.to_dict()
 
     record_store.update(clients.records, name, add)
@@ -61,8 +61,8 @@ def add_to_record(clients: Clients, added: RunRecord) -> None:
         index_run(clients.records, record)
         indexed = record
     if indexed is not None:
-        clients.telemetry.send(of_run(indexed))
-        clients.telemetry.record(metrics.of_run(indexed))
+        clients.telemetry.send(run_spans(indexed))
+        clients.telemetry.record(metrics.run_measurements(indexed))
 
 
 def read_claim(clients: Clients, name: str) -> ClaimedRun | None:
@@ -96,7 +96,7 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
     """
     status = run_status(instance)
     created_at = instance.created_time
-    assert created_at is not None, "every instance that is there has its times"
+    assert created_at is not None, "an existing instance has its times"
     return RunRecord(
         status=status,
         started_at=created_at.replace(tzinfo=created_at.tzinfo or UTC),
@@ -104,28 +104,28 @@ def record_of(instance: DurableOrchestrationStatus) -> RunRecord:
     )
 
 
-def merge(known: RunRecord | None, added: RunRecord) -> RunRecord:
+def merge(existing: RunRecord | None, added: RunRecord) -> RunRecord:
     """Merge two records. Pure and idempotent.
 
     The later status is kept (`order_of`). Consecutive steps in one state become one,
     because a new generation does not know the step before its own.
     """
-    if known is None:
+    if existing is None:
         return added.model_copy(update={"steps": _ordered(added.steps)})
-    is_late = _order(added.status) < _order(known.status)
-    newest = known.status if is_late else added.status
+    is_late = _order(added.status) < _order(existing.status)
+    newest = existing.status if is_late else added.status
     facts = {
         name: value
         for name in RunRecord.model_fields
         if (value := getattr(added, name)) is not None and not is_late
     }
-    steps = _ordered((*known.steps, *added.steps))
-    return known.model_copy(
-        update={**facts, "status": newest, "started_at": known.started_at, "steps": steps}
+    steps = _ordered((*existing.steps, *added.steps))
+    return existing.model_copy(
+        update={**facts, "status": newest, "started_at": existing.started_at, "steps": steps}
     )
 
 
-def with_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
+def add_cost(record: RunRecord, pipelines_folder: Path) -> RunRecord:
     """A record with its cost, if the run has ended and `queues.yml` has a price for its nodes.
 
     The cost of a run in a queue is known before its end.

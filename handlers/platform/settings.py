@@ -53,7 +53,7 @@ class Settings:
             raise InvalidSetting(f"app setting {name} is missing: set it in the function app")
         return value
 
-    def decided(self, name: str) -> str:
+    def explicit(self, name: str) -> str:
         """The value of a setting that may be empty, but not missing.
 
         Raises:
@@ -141,7 +141,7 @@ class Settings:
         Raises:
             InvalidSetting: it is missing, or no such id.
         """
-        value = self.decided("CLUSTER_IDENTITY")
+        value = self.explicit("CLUSTER_IDENTITY")
         if value and "/userassignedidentities/" not in value.lower():
             raise InvalidSetting(
                 "app setting CLUSTER_IDENTITY: set it to the resource id of a user-assigned "

@@ -107,7 +107,7 @@ def accepted_events(
     )
 
 
-def of_batch(batch: RecordBatch) -> list[Span]:
+def batch_spans(batch: RecordBatch) -> list[Span]:
     """The span of a batch, from its opening to its end; empty if it is not traced."""
     context = batch_context(batch.batch, batch.trace)
     if context is None or batch.trace is None or batch.concluded_at is None:
@@ -133,7 +133,7 @@ def of_batch(batch: RecordBatch) -> list[Span]:
     ]
 
 
-def of_run(record: RunRecord) -> list[Span]:
+def run_spans(record: RunRecord) -> list[Span]:
     """The spans of an ended run and of each of its states; empty if it is not traced."""
     status, parent = record.status, TraceContext.parse(record.traceparent)
     if parent is None or status.state not in TERMINAL_RUN_STATES:
@@ -175,7 +175,7 @@ def of_run(record: RunRecord) -> list[Span]:
     return [run, *states]
 
 
-def of_rollout(
+def rollout_spans(
     status: RolloutStatus,
     run: str | None,
     *,
@@ -251,7 +251,7 @@ def _first(events: Sequence[TracedEvent]) -> TracedEvent:
 
 
 @contextlib.contextmanager
-def below(traceparent: str | None) -> Generator[None]:
+def use_parent_span(traceparent: str | None) -> Generator[None]:
     """Make the span of a `traceparent` the current one; does nothing if it is None."""
     if traceparent is None:
         yield

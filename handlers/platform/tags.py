@@ -1,4 +1,4 @@
-"""Tags by which Landfall recognizes its own Azure ML resources, and the versions of a model."""
+"""Tags by which Landfall recognises its own Azure ML resources, and the versions of a model."""
 
 from __future__ import annotations
 

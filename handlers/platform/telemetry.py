@@ -158,7 +158,7 @@ class Telemetry:
             PeriodicExportingMetricReader,
         )
 
-        found: list[MetricReader] = []
+        readers: list[MetricReader] = []
         if endpoint := self._settings.otlp_endpoint:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - likewise
                 OTLPMetricExporter,
@@ -166,18 +166,18 @@ class Telemetry:
 
             url = f"{endpoint}/v1/metrics"
             exporter = OTLPMetricExporter(endpoint=url, timeout=SEND_LIMIT_SECONDS)
-            found.append(PeriodicExportingMetricReader(exporter))
+            readers.append(PeriodicExportingMetricReader(exporter))
         if connection := self._settings.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):
             from azure.monitor.opentelemetry.exporter import (  # noqa: PLC0415 - likewise
                 AzureMonitorMetricExporter,
             )
 
             azure = AzureMonitorMetricExporter(connection_string=connection)
-            found.append(PeriodicExportingMetricReader(azure))
-        return found
+            readers.append(PeriodicExportingMetricReader(azure))
+        return readers
 
     def _exporters_of_settings(self) -> list[SpanExporter]:
-        found: list[SpanExporter] = []
+        exporters: list[SpanExporter] = []
         if endpoint := self._settings.otlp_endpoint:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - likewise
                 OTLPSpanExporter,
@@ -185,29 +185,29 @@ class Telemetry:
 
             # The exporter reads its headers from OTEL_EXPORTER_OTLP_HEADERS.
             url = f"{endpoint}/v1/traces"
-            found.append(OTLPSpanExporter(endpoint=url, timeout=SEND_LIMIT_SECONDS))
+            exporters.append(OTLPSpanExporter(endpoint=url, timeout=SEND_LIMIT_SECONDS))
         if connection := self._settings.values.get("APPLICATIONINSIGHTS_CONNECTION_STRING"):
             from azure.monitor.opentelemetry.exporter import (  # noqa: PLC0415 - likewise
                 AzureMonitorTraceExporter,
             )
 
             # The exporter reads its identity from APPLICATIONINSIGHTS_AUTHENTICATION_STRING.
-            found.append(AzureMonitorTraceExporter(connection_string=connection))
-        return found
+            exporters.append(AzureMonitorTraceExporter(connection_string=connection))
+        return exporters
 
 
 def _recorders(meter: Meter) -> dict[str, Callable[[float, dict[str, str]], None]]:
     """Instrument → function that records a value with attributes."""
-    found: dict[str, Callable[[float, dict[str, str]], None]] = {}
+    recorders: dict[str, Callable[[float, dict[str, str]], None]] = {}
     for name, declared in INSTRUMENTS.items():
         about: tuple[str, str, str] = (name, declared.unit, declared.description)
         if declared.kind == "counter":
-            found[name] = meter.create_counter(*about).add
+            recorders[name] = meter.create_counter(*about).add
         elif declared.kind == "histogram":
-            found[name] = meter.create_histogram(*about).record
+            recorders[name] = meter.create_histogram(*about).record
         else:
-            found[name] = meter.create_gauge(*about).set
-    return found
+            recorders[name] = meter.create_gauge(*about).set
+    return recorders
 
 
 def _span_context(context: TraceContext) -> SpanContext:

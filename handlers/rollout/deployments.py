@@ -58,26 +58,26 @@ def ensure_deployment(clients: Clients, request: EnsureDeployment) -> Deployment
             rollout has ended: nobody would delete what a late second execution creates.
     """
     deploy = request.request.pipeline.deploy
-    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
-    found = _find(clients, deploy.kind, deploy.endpoint, request.deployment)
-    if found is None:
+    assert deploy is not None, "only a pipeline with deploy has rollouts"
+    existing = _find(clients, deploy.kind, deploy.endpoint, request.deployment)
+    if existing is None:
         if recorded_end(clients, request.rollout) is not None:
             raise RolloutImpossible(f"rollout {request.rollout} has ended")
         _create(clients, request)
         return DeploymentState(state="provisioning")
-    if not _is_of(found, request.request.model):
+    if not _is_of(existing, request.request.model):
         raise RolloutImpossible(
             f"endpoint {deploy.endpoint} has a deployment {request.deployment} that no rollout of "
             "this model made: delete it"
         )
-    if found.provisioning_state in FAILED_STATES:
-        if tags_of(found).get(tags.ROLLOUT) != request.rollout:  # of an earlier rollout
+    if existing.provisioning_state in FAILED_STATES:
+        if tags_of(existing).get(tags.ROLLOUT) != request.rollout:  # of an earlier rollout
             _operations(clients, deploy.kind).begin_delete(request.deployment, deploy.endpoint)
             return DeploymentState(state="provisioning")
         log = _log(clients, deploy.kind, deploy.endpoint, request.deployment)
         message = f"deployment {request.deployment} could not be provisioned: {log}"
         return DeploymentState(state="failed", message=message)
-    if found.provisioning_state != "Succeeded":
+    if existing.provisioning_state != "Succeeded":
         return DeploymentState(state="provisioning")
     record_step(clients, request.rollout, "testing", datetime.now(UTC))
     return DeploymentState(state="ready")
@@ -194,16 +194,16 @@ def deployments_of(clients: Clients, deploy: Deploy, model: Model) -> Mapping[st
 def choose_deployment(
     clients: Clients, pipeline: Pipeline, model: Model, *, any_code: bool
 ) -> DeploymentChoice:
-    """The deployment for a rollout that a person asks for: one that exists, or a new one.
+    """The deployment for a rollout that a person requests: an existing one, or a new one.
 
-    A deployment whose scoring code, environment or nodes have changed since is not used again:
-    its successor is created next to it, and named after what has changed.
+    If the scoring code, the environment or the nodes have changed since, the old deployment is not
+    used again. A new one is created next to it; its name has the hash of the three.
 
     Args:
         clients: the app's.
         pipeline: it has `deploy`.
         model: the version.
-        any_code: whether a deployment with other code will do, as when traffic must move back.
+        any_code: whether a deployment with other code is accepted, as when traffic must move back.
     """
     deploy = pipeline.deploy
     assert deploy is not None, "callers check it"
@@ -216,7 +216,7 @@ def choose_deployment(
 
 
 def _scoring_code(clients: Clients, pipeline: Pipeline) -> str | None:
-    """Identifies what a deployment is made of, beside its model; None if it cannot be read."""
+    """A hash of a deployment's file, code and nodes; None if they cannot be read."""
     deploy = pipeline.deploy
     assert deploy is not None, "callers check it"
     file = clients.settings.pipelines_folder / pipeline.name / deploy.deployment
@@ -227,17 +227,17 @@ def _scoring_code(clients: Clients, pipeline: Pipeline) -> str | None:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:CODE_HEX_DIGITS]
 
 
-def _is_of(found: Any, model: Model) -> bool:
+def _is_of(deployment: Any, model: Model) -> bool:
     """Whether a rollout made the deployment for this model."""
-    ours = tags_of(found)
-    return tags.ROLLOUT in ours and ours.get(tags.MODEL) == f"{model.name}:{model.version}"
+    tagged = tags_of(deployment)
+    return tags.ROLLOUT in tagged and tagged.get(tags.MODEL) == f"{model.name}:{model.version}"
 
 
 def _create(clients: Clients, request: EnsureDeployment) -> None:
-    given = request.request
-    deploy, model = given.pipeline.deploy, given.model
+    requested = request.request
+    deploy, model = requested.pipeline.deploy, requested.model
     assert deploy is not None, "see ensure_deployment"
-    file = clients.settings.pipelines_folder / given.pipeline.name / deploy.deployment
+    file = clients.settings.pipelines_folder / requested.pipeline.name / deploy.deployment
     overrides = [
         {"name": request.deployment},
         {"endpoint_name": deploy.endpoint},
@@ -246,10 +246,10 @@ def _create(clients: Clients, request: EnsureDeployment) -> None:
         {
             "tags": {
                 tags.ROLLOUT: request.rollout,
-                tags.PIPELINE: given.pipeline.name,
-                tags.RUN: given.run,
+                tags.PIPELINE: requested.pipeline.name,
+                tags.RUN: requested.run,
                 tags.MODEL: f"{model.name}:{model.version}",
-                tags.SCORING_CODE: _scoring_code(clients, given.pipeline) or "",
+                tags.SCORING_CODE: _scoring_code(clients, requested.pipeline) or "",
             }
         },
     ]

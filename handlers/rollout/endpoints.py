@@ -70,11 +70,11 @@ def ensure_endpoint(clients: Clients, request: EnsureEndpoint) -> EndpointTraffi
     endpoint = _find(clients, request.kind, request.endpoint)
     if endpoint is not None:
         return _traffic_of(request.kind, endpoint)
-    ours = {tags.PIPELINE: request.pipeline}
+    tagged = {tags.PIPELINE: request.pipeline}
     if request.kind == "batch":
-        endpoint = BatchEndpoint(name=request.endpoint, tags=ours)
+        endpoint = BatchEndpoint(name=request.endpoint, tags=tagged)
     else:
-        endpoint = ManagedOnlineEndpoint(name=request.endpoint, auth_mode="key", tags=ours)
+        endpoint = ManagedOnlineEndpoint(name=request.endpoint, auth_mode="key", tags=tagged)
     _put(clients, request.kind, endpoint)
     return EndpointTraffic()
 
@@ -272,11 +272,11 @@ def _start(clients: Clients, request: TestDeployment, deploy: BatchDeploy, name:
     raise error
 
 
-def _check_name(clients: Clients, asked: str, given: str) -> None:
+def _check_name(clients: Clients, expected: str, name: str) -> None:
     """Refuse and cancel a job with another name: each poll would start one more."""
-    if given != asked:
-        cancel_job(clients, CancelJob(job=given))
-        raise RolloutImpossible(f"Azure ML named the smoke job {given}, not {asked}")
+    if name != expected:
+        cancel_job(clients, CancelJob(job=name))
+        raise RolloutImpossible(f"Azure ML named the smoke job {name}, not {expected}")
 
 
 def _first_file(clients: Clients, pipeline: Pipeline, model: Model | None) -> str:
@@ -292,9 +292,9 @@ def _first_file(clients: Clients, pipeline: Pipeline, model: Model | None) -> st
             "deploy.smoke_data"
         )
     manifest = f"{manifest_folder(pipeline.name, version)}/{MANIFEST_FILE}"
-    found = if_found(clients.records.download_blob, manifest, offset=0, length=FIRST_BYTES)
-    if found is None:
+    download = if_found(clients.records.download_blob, manifest, offset=0, length=FIRST_BYTES)
+    if download is None:
         raise RolloutImpossible(f"record {manifest} was deleted: name data in deploy.smoke_data")
-    head = found.readall()
+    head = download.readall()
     path = f"{pipeline.source.prefix}{decode_line(head.splitlines()[0]).path}"
     return str(clients.blobs.get_blob_client(pipeline.source.container, path).url)

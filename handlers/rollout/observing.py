@@ -1,4 +1,4 @@
-"""Activities of a rollout that look: at metrics, answers, decisions and windows; and its alert.
+"""Activities of a rollout that read metrics, answers, decisions and windows; and its alert.
 
 An event wakes the rollout up after a decision is recorded; if the event is lost, the next poll
 finds the record.
@@ -145,12 +145,12 @@ def read_directions(clients: Clients, request: ReadDirections) -> Directions:
 
 @activity
 def find_window(clients: Clients, request: FindWindow) -> Window:  # noqa: ARG001 - as every activity
-    """Find out when traffic may move: now, or from when on.
+    """Find out when traffic may move: now, or from a later time.
 
     An activity, since the answer depends on the machine's time zone database.
 
     Raises:
-        InvalidPipeline: it never may.
+        InvalidPipeline: no window ever opens.
     """
     opening = request.windows.next_opening(request.at)
     if opening is None:
@@ -245,7 +245,7 @@ def _days(folder: str, since: datetime, now: datetime) -> list[str]:
 def _newest_lines(container: ContainerClient, *prefixes: str, since: datetime) -> Iterator[bytes]:
     """The lines of blobs that were modified since a time, newest blobs first, up to `MOST_BYTES`.
 
-    Of a blob that exceeds the limit, the last lines. A missing container has no lines.
+    A blob that exceeds the limit gives its last lines. A missing container has no lines.
     """
     left = MOST_BYTES
     for prefix in prefixes:

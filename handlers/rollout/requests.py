@@ -22,7 +22,7 @@ from handlers.platform.instances import is_live, parsed, start_once, wake_up
 from handlers.platform.message_outbox import send_in_background
 from handlers.platform.rollout_index import index_rollout
 from handlers.platform.service_bus import ROLLOUTS, Message, fit_message_id, parse_body, traced
-from handlers.platform.spans import below
+from handlers.platform.spans import use_parent_span
 from handlers.platform.tags import reference_of, tags_of
 from handlers.rollout.deployments import DeploymentChoice, choose_deployment
 from handlers.rollout.endpoint_claims import holder_of, newest_rollout, register
@@ -84,10 +84,10 @@ async def handle_rollout(
         await SERVICE_BUS.ask(reject_message, clients, body, describe(error))
         return None
     deploy = request.pipeline.deploy
-    assert deploy is not None, "a rollout is asked for by pipelines with deploy alone"
+    assert deploy is not None, "only a pipeline with deploy has rollouts"
     instance = rollout_id(deploy.endpoint, request.model.version, request.attempt)
     change = request.champion
-    asked = RolloutStatus(
+    requested = RolloutStatus(
         id=instance,
         pipeline=request.pipeline.name,
         run=request.run,
@@ -101,11 +101,11 @@ async def handle_rollout(
         at_once=request.at_once,
         rolls_back=change.version if change is not None and change.verb == "rollback" else None,
     )
-    await BACKGROUND.ask(index_rollout, clients, asked)
+    await BACKGROUND.ask(index_rollout, clients, requested)
     if request.attempt:
         await BACKGROUND.ask(_register, clients, request, instance)
     given = RolloutInput(request=request).to_dict()
-    with below(request.traceparent):
+    with use_parent_span(request.traceparent):
         await start_once(starter, rollout.__name__, instance, given)
     holder = await BACKGROUND.ask(holder_of, clients, deploy.endpoint)
     if holder not in (None, instance):
@@ -116,8 +116,8 @@ async def handle_rollout(
 def _register(clients: Clients, request: RolloutRequest, rollout: str) -> None:
     """Record, once, what a person's rollout does to the other rollouts of its endpoint.
 
-    The rollback of the holder is recorded first: as the newest one, this rollout would end it
-    without a rollback if its model is live already.
+    The rollback of the holder is recorded first. Otherwise this rollout, as the newest one, would
+    end the holder without a rollback if its model is live.
     """
     deploy, change = request.pipeline.deploy, request.champion
     assert deploy is not None, "see handle_rollout"
@@ -249,7 +249,7 @@ def _effect(
 async def _does_it(
     starter: DurableOrchestrationClient, rollout: str, deployment: str, *, at_once: bool
 ) -> bool:
-    """Whether a rollout of the deployment is under way, and as fast as it is asked for."""
+    """Whether an active rollout already deploys this, at the requested speed."""
     instance = await starter.get_status(rollout)
     shown = parsed(instance.custom_status)
     if not is_live(instance) or not shown:

@@ -94,7 +94,7 @@ def change_admission(
         nonlocal division
         before = _parse(document, queues, now)
         division = divide(change(before), now)
-        is_same = document is not None and _decided(before) == _decided(division.document)
+        is_same = document is not None and _recorded(before) == _recorded(division.document)
         return None if is_same else division.document.to_dict()
 
     record_store.update(clients.records, RECORD, write)
@@ -124,7 +124,7 @@ def _parse(document: Any | None, queues: Queues, now: datetime) -> Admission:
     return Admission.from_dict(document).model_copy(update={"queues": queues})
 
 
-def _decided(document: Admission) -> dict[str, Any]:
+def _recorded(document: Admission) -> dict[str, Any]:
     return document.model_dump(exclude=set(_DERIVED))
 
 
@@ -302,14 +302,14 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
         document = change_admission(
             clients,
             queues,
-            lambda given: withdraw(given, request.run, request.heir),
+            lambda admission: withdraw(admission, request.run, request.heir),
             now=now,
         ).document
     # The run may have been admitted before it could be withdrawn.
     entry = next((each for each in document.admitted if each.run == request.run), None)
     if entry is None:
-        known = read_run_record(clients, request.run)  # the place of a check is no run
-        return NodesReturned(returned=True, cost=known and known.cost)
+        record = read_run_record(clients, request.run)  # the place of a check is no run
+        return NodesReturned(returned=True, cost=record and record.cost)
     state = find_job_state(clients, request.run)
     if state is not None and state not in ENDED:
         return NodesReturned(returned=False)
@@ -322,15 +322,15 @@ def return_nodes(clients: Clients, request: ReturnNodes) -> NodesReturned:
         price_per_node_hour=entry.price_per_node_hour,
         currency=queues.currency,
     )
-    known = read_run_record(clients, request.run)
-    if known is not None:
-        add_to_record(clients, known.model_copy(update={"cost": cost}))
+    record = read_run_record(clients, request.run)
+    if record is not None:
+        add_to_record(clients, record.model_copy(update={"cost": cost}))
     document = change_admission(
         clients,
         queues,
         # Carried forward first: the cost belongs to the period and month in which the job ended.
-        lambda given: accounts.settle(
-            accounts.carry_forward(given, now), request.run, cost, _evictions(known)
+        lambda admission: accounts.settle(
+            accounts.carry_forward(admission, now), request.run, cost, _evictions(record)
         ),
         now=now,
     ).document

@@ -74,10 +74,10 @@ def same_folder(left: str, right: str) -> bool:
     The service returns the long form (`azureml://subscriptions/…/datastores/…`) for the short form,
     with or without a trailing slash.
     """
-    return _below_workspace(left) == _below_workspace(right)
+    return _path_in_workspace(left) == _path_in_workspace(right)
 
 
-def _below_workspace(uri: str) -> str:
+def _path_in_workspace(uri: str) -> str:
     return uri.rpartition("datastores/")[2].rstrip("/")
 
 

@@ -80,14 +80,14 @@ def choose_champion(models: Iterable[AzureMLModel]) -> AzureMLModel | None:
     Versions that Landfall did not register are left out, since they may have any layout, unless a
     person put them in service or rolled them out.
     """
-    ours = [each for each in models if is_ours(each)]
+    candidates = [each for each in models if is_ours(each)]
     promoted = [
         each
-        for each in ours
+        for each in candidates
         if tags_of(each).get(tags.ROLE) != tags.CHALLENGER
         and tags.ROLLED_BACK_AT not in tags_of(each)
     ]
-    in_service = [each for each in ours if tags_of(each).get(tags.IN_SERVICE) == "true"]
+    in_service = [each for each in candidates if tags_of(each).get(tags.IN_SERVICE) == "true"]
     if not in_service:
         return max(promoted, key=_number, default=None)
     chosen = max(in_service, key=lambda each: (in_service_since(each) or _FIRST, _number(each)))
@@ -144,10 +144,10 @@ def change_champion(clients: Clients, request: ChangeChampion) -> Done:
     Raises:
         RolloutImpossible: the change is not possible any more, see `promote` and `roll_back`.
     """
-    asked = request.change
-    change = promote if asked.verb == "promote" else roll_back
+    requested = request.change
+    change = promote if requested.verb == "promote" else roll_back
     try:
-        change(clients, request.pipeline, asked.version, at=asked.at)
+        change(clients, request.pipeline, requested.version, at=requested.at)
     except ChampionRefused as refusal:
         champion = find_champion(clients, request.pipeline)
         if champion is None or champion.version != request.serving:
@@ -171,7 +171,7 @@ def find_rollback(
         raise ChampionRefused(
             "not-the-champion", f"version {version} is not the champion of {pipeline.name}: {now}"
         )
-    target = before(model, models)
+    target = champion_to_restore(model, models)
     if target is None:
         raise ChampionRefused(
             "no-version-before",
@@ -181,15 +181,15 @@ def find_rollback(
     return model, target
 
 
-def before(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
+def champion_to_restore(model: AzureMLModel, models: Sequence[AzureMLModel]) -> AzureMLModel | None:
     """The version that was in service before this one, or that this one was compared with. Pure."""
     by_version = {str(each.version): each for each in models}
     version = tags_of(model).get(tags.REPLACED) or tags_of(model).get(tags.CHAMPION)
     while version in by_version:
-        found = by_version.pop(version)  # a version that names itself ends the chain
-        if tags.ROLLED_BACK_AT not in tags_of(found) and found is not model:
-            return found
-        version = tags_of(found).get(tags.REPLACED) or tags_of(found).get(tags.CHAMPION)
+        candidate = by_version.pop(version)  # a version that names itself ends the chain
+        if tags.ROLLED_BACK_AT not in tags_of(candidate) and candidate is not model:
+            return candidate
+        version = tags_of(candidate).get(tags.REPLACED) or tags_of(candidate).get(tags.CHAMPION)
     return None
 
 

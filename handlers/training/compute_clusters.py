@@ -77,12 +77,12 @@ def find_shortages(clients: Clients, options: Iterable[ComputeOption]) -> dict[O
     except AzureError as error:
         logger.warning("quota is not known: %s", reason(error))
         return {}
-    found: dict[OptionKey, Shortage] = {}
+    shortages: dict[OptionKey, Shortage] = {}
     for option in options:
         shortage = _shortage(clients, option, sizes.get(option.size.lower()), quotas)
         if shortage is not None:
-            found[key_of(option)] = shortage
-    return found
+            shortages[key_of(option)] = shortage
+    return shortages
 
 
 def no_option_fits(shortages: Iterable[tuple[ComputeOption, str]]) -> QuotaExceeded:
@@ -95,14 +95,14 @@ def no_option_fits(shortages: Iterable[tuple[ComputeOption, str]]) -> QuotaExcee
 
 
 def _quotas(clients: Clients) -> dict[str, _Quota]:
-    found: dict[str, _Quota] = {}
+    quotas: dict[str, _Quota] = {}
     for usage in clients.ml.compute.list_usage():
         name: Any = usage.name  # a mapping: the SDK keeps the service's document
         if usage.limit is None or usage.limit < 0 or _OF_A_WORKSPACE in str(usage.type):
             continue
         used = _field(usage, "current_value", "currentValue") or 0
-        found[str(name["value"]).lower()] = _Quota(used, usage.limit)
-    return found
+        quotas[str(name["value"]).lower()] = _Quota(used, usage.limit)
+    return quotas
 
 
 def _shortage(
@@ -178,13 +178,13 @@ def ensure_capacity(clients: Clients, request: EnsureCapacity) -> Capacity:
             definition.
         InvalidSetting: `CLUSTER_IDENTITY` is missing, and it is needed.
     """
-    known = find_shortages(clients, request.options)
-    lasting = {key: short.message for key, short in known.items() if short.is_lasting}
+    known_shortages = find_shortages(clients, request.options)
+    lasting = {key: short.message for key, short in known_shortages.items() if short.is_lasting}
     shortages = [
         (each, lasting[key_of(each)]) for each in request.options if key_of(each) in lasting
     ]
     open_options = [each for each in request.options if key_of(each) not in lasting]
-    for option in sorted(open_options, key=lambda each: key_of(each) in known):
+    for option in sorted(open_options, key=lambda each: key_of(each) in known_shortages):
         try:
             _ensure(clients, option, requested=request.requested == option.cluster)
         except _QuotaShort as shortage:

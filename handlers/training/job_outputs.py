@@ -141,15 +141,15 @@ def _listed(clients: Clients, request: RunRequest) -> dict[str, tuple[int, str]]
     source, partition = request.pipeline.source, request.dataset.partition
     folder = source.prefix + ("" if partition is None else source.partition(partition).prefix)
     container = clients.blobs.get_container_client(source.container)
-    found: dict[str, tuple[int, str]] = {}
+    listed: dict[str, tuple[int, str]] = {}
     marker: str | None = None
     for _ in range(LISTED_PAGES):
         page = list_page(container, folder, marker=marker)
         for blob in page.blobs:
-            found[blob.name.removeprefix(source.prefix)] = blob.size, blob.md5 or blob.etag
+            listed[blob.name.removeprefix(source.prefix)] = blob.size, blob.md5 or blob.etag
         marker = page.next_marker
         if marker is None:
-            return found
+            return listed
     return None
 
 

@@ -77,10 +77,10 @@ class Bindings:
         for section, values in sections.items():
             # For a pipeline, only declared names: Azure ML refuses an output that no step writes.
             names = declared(document, section) if kind == PIPELINE else values
-            theirs: Mapping[str, Any] = document.get(section) or {}
+            job_bindings: Mapping[str, Any] = document.get(section) or {}
             bound |= {
                 f"{section}.{name}": _merged(
-                    theirs.get(name), values[name], default_mode=DEFAULT_MODES[section]
+                    job_bindings.get(name), values[name], default_mode=DEFAULT_MODES[section]
                 )
                 for name in values
                 if name in names
@@ -156,12 +156,12 @@ class Bindings:
         }
 
 
-def _merged(theirs: Any, ours: Any, *, default_mode: str) -> Any:
+def _merged(declared: Any, override: Any, *, default_mode: str) -> Any:
     """An entry of the file with Landfall's type and path; a literal replaces the entry."""
-    if not isinstance(ours, Mapping):
-        return ours
-    written = cast("Mapping[str, Any]", theirs) if isinstance(theirs, Mapping) else {}
-    entry = {"mode": default_mode, **written, **cast("Mapping[str, Any]", ours)}
+    if not isinstance(override, Mapping):
+        return override
+    written = cast("Mapping[str, Any]", declared) if isinstance(declared, Mapping) else {}
+    entry = {"mode": default_mode, **written, **cast("Mapping[str, Any]", override)}
     return {key: value for key, value in entry.items() if value is not None}
 
 
@@ -208,7 +208,7 @@ def submit_job(clients: Clients, request: SubmitJob) -> Job:
     if tags_of(job).get(tags.RUN) != request.run:
         raise JobRejected(
             f"the workspace has a job {name} that Landfall did not submit (it lacks tag "
-            f"{tags.RUN}): its name stands in the way"
+            f"{tags.RUN}): Landfall needs this name for its own job"
         )
     described = _describe(clients, job)
     if described.cancel is not None:
@@ -308,7 +308,7 @@ def _tags(
     clients: Clients, request: SubmitJob, champion: Champion | None, traceparent: str | None
 ) -> dict[str, str]:
     run, configuration = request.request, request.request.job_configuration
-    ours = {
+    tagged = {
         tags.RUN: request.run,
         tags.PIPELINE: run.pipeline.name,
         tags.DATASET_VERSION: run.dataset.version,
@@ -316,25 +316,25 @@ def _tags(
         tags.RESULTS_CONTAINER: str(clients.default_datastore.container_name),
     }
     if run.round > 1:
-        ours[tags.ROUND] = str(run.round)
+        tagged[tags.ROUND] = str(run.round)
     if configuration is not None:
-        ours[tags.CONFIGURATION] = configuration
+        tagged[tags.CONFIGURATION] = configuration
     if traceparent is not None:
-        ours[tags.TRACEPARENT] = traceparent
+        tagged[tags.TRACEPARENT] = traceparent
     if run.reproduces is not None:
-        ours[tags.REPRODUCES] = run.reproduces.model
+        tagged[tags.REPRODUCES] = run.reproduces.model
     if run.redrive is not None:
-        ours[tags.REDRIVEN_FROM] = run.redrive.run
+        tagged[tags.REDRIVEN_FROM] = run.redrive.run
     if champion is not None:
         # Tagged on the job, so that an execution that adopts it compares with the same champion.
-        ours[tags.CHAMPION] = champion.version
-        ours[tags.CHAMPION_LEAD] = repr(champion.lead)
+        tagged[tags.CHAMPION] = champion.version
+        tagged[tags.CHAMPION_LEAD] = repr(champion.lead)
         if run.stage == "champion-check" and run.pipeline.champion_check is not None:
             metric = run.pipeline.champion_check.metric or run.pipeline.gate.metric
             model = find_version(clients, run.pipeline.model.name, champion.version)
             score = None if model is None else (model.properties or {}).get(f"metrics.{metric}")
-            ours |= {} if score is None else {tags.CHAMPION_SCORE: str(score)}
-    return ours
+            tagged |= {} if score is None else {tags.CHAMPION_SCORE: str(score)}
+    return tagged
 
 
 def _trace_variables(clients: Clients, traceparent: str | None) -> dict[str, str]:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _DATASTORE = re.compile(r"datastores/(?P<name>[^/]+)/paths/(?P<path>.+)$")
 _OUTPUT = re.compile(r"jobs/(?P<job>[^/]+)/outputs/results/paths/(?P<path>.+)$")
 PART_BYTES = 1024 * 1024 * 1024
-"""At most so much is read in one execution, which has 110 s. The SHA-256 of a larger file is that
-of its last part, where the hash of each part begins with the hex digest of the one before it."""
+"""One execution, which has 110 s, reads at most this much. The SHA-256 of a larger file is that of
+its last part; the hash of each part begins with the hex digest of the previous part."""
 SHA256, SOURCE_ETAG = "sha256", "source_etag"
 """Metadata of a copy."""
 
@@ -57,10 +57,10 @@ def source_folder(clients: Clients, model: AzureMLModel) -> tuple[ContainerClien
     path, name = str(model.path), f"{model.name}:{model.version}"
     default = clients.default_datastore
     if match := _OUTPUT.search(path):
-        found = tags_of(model)
-        job, is_run = match["job"], match["job"] == found.get(tags.RUN)
+        tagged = tags_of(model)
+        job, is_run = match["job"], match["job"] == tagged.get(tags.RUN)
         # Of a sweep, the trial's output is at Azure ML's default path.
-        folder = results_folder(found[tags.PIPELINE], job) if is_run else trial_folder(job)
+        folder = results_folder(tagged[tags.PIPELINE], job) if is_run else trial_folder(job)
         container = clients.workspace_blobs.get_container_client(default.container_name)
         return container, f"{folder}{match['path'].strip('/')}/"
     match = _DATASTORE.search(path)
@@ -87,7 +87,7 @@ def list_files(clients: Clients, model: AzureMLModel) -> Sequence[ModelFile]:
     """
     container, folder = source_folder(clients, model)
     name, since = f"{model.name}:{model.version}", registered_at(model)
-    found: list[ModelFile] = []
+    files: list[ModelFile] = []
     for blob in container.list_blobs(name_starts_with=folder):
         if since is not None and blob.last_modified > since:
             raise PromotionRefused(
@@ -97,14 +97,14 @@ def list_files(clients: Clients, model: AzureMLModel) -> Sequence[ModelFile]:
             )
         md5 = blob.content_settings.content_md5
         path = blob.name.removeprefix(folder)
-        found.append(
+        files.append(
             ModelFile(
                 path=path, size=blob.size, md5=bytes(md5).hex() if md5 else None, etag=blob.etag
             )
         )
-    if not found:
+    if not files:
         raise PromotionRefused(f"{name} has no files in {container.container_name}/{folder}")
-    return found
+    return files
 
 
 def hash_of(parts: Iterable[str]) -> str:
@@ -127,10 +127,10 @@ def copy_part(
 ) -> CopyProgress:
     """Copy the next part of a file, or read the next part of its copy back.
 
-    A copy that is there is adopted, and read back, too.
+    An existing copy is adopted; it is read back, too.
 
     Raises:
-        PromotionRefused: the source has changed since it was listed, or other bits are there.
+        PromotionRefused: the source has changed since it was listed, or the copy has other content.
     """
     if not progress.reads_back:
         if _metadata(target) is None:

@@ -65,19 +65,19 @@ def find_destination(clients: Clients, name: str) -> Destination:
     Raises:
         PromotionRefused: there is none of this name.
     """
-    known = load_destinations(clients.settings.pipelines_folder)
-    if name not in known:
+    destinations = load_destinations(clients.settings.pipelines_folder)
+    if name not in destinations:
         raise PromotionRefused(
             f"{WORKSPACES_FILE} declares no workspace {name!r}; it declares "
-            f"{', '.join(known) or 'none'}"
+            f"{', '.join(destinations) or 'none'}"
         )
-    return known[name]
+    return destinations[name]
 
 
 def clients_of(clients: Clients, destination: Destination) -> Clients:
     """Clients of another workspace and of its default datastore's account."""
-    found = clients.elsewhere.get(destination.id)
-    if found is None:
+    cached = clients.elsewhere.get(destination.id)
+    if cached is None:
         values, own, its = dict(clients.settings.values), "WorkspaceStorage", destination.storage
         for suffix in ("", "__blobServiceUri"):
             values[own + suffix] = values.get(its + suffix, "")
@@ -92,9 +92,9 @@ def clients_of(clients: Clients, destination: Destination) -> Clients:
             "AZUREML_RESOURCE_GROUP": destination.resource_group,
             "AZUREML_WORKSPACE_NAME": destination.workspace,
         }
-        found = clients.elsewhere[destination.id] = Clients(Settings(values))
-        vars(found)["credential"] = clients.credential
-    return found
+        cached = clients.elsewhere[destination.id] = Clients(Settings(values))
+        vars(cached)["credential"] = clients.credential
+    return cached
 
 
 @activity
@@ -164,8 +164,8 @@ def register_promoted_model(clients: Clients, request: RegisterPromotedModel) ->
     source = _source(clients, promotion)
     there = clients_of(clients, find_destination(clients, promotion.to))
     digest = _digest(clients, there, promotion)
-    found = find_version(there, promotion.model, promotion.version)
-    if found is None:
+    registered = find_version(there, promotion.model, promotion.version)
+    if registered is None:
         kept = {name: value for name, value in tags_of(source).items() if _is_kept(name)}
         told = {tags.PROMOTED_BY: f"{promotion.by}: {promotion.reason}"}
         if promotion.approved is not None:
@@ -183,23 +183,23 @@ def register_promoted_model(clients: Clients, request: RegisterPromotedModel) ->
             properties=dict(source.properties or {}),
         )
         try:
-            found = there.ml.models.create_or_update(model)
+            registered = there.ml.models.create_or_update(model)
         except AzureError as error:
-            found = find_version(there, promotion.model, promotion.version)
-            if found is None and is_refusal(error):
+            registered = find_version(there, promotion.model, promotion.version)
+            if registered is None and is_refusal(error):
                 name = f"{promotion.model}:{promotion.version}"
                 raise PromotionRefused(
                     f"cannot register {name} in {promotion.to}: {reason(error)}"
                 ) from error
-            if found is None:
+            if registered is None:
                 raise
-    if tags_of(found).get(tags.FILES_SHA256) != digest:
+    if tags_of(registered).get(tags.FILES_SHA256) != digest:
         raise PromotionRefused(
             f"{promotion.model}:{promotion.version} is in workspace {promotion.to} already, with "
-            f"other files: the SHA-256 of its list is {tags_of(found).get(tags.FILES_SHA256)}, and "
-            f"{digest} here"
+            f"other files: the SHA-256 of its list is "
+            f"{tags_of(registered).get(tags.FILES_SHA256)}, and {digest} here"
         )
-    return reference_of(found)
+    return reference_of(registered)
 
 
 @activity
@@ -235,10 +235,10 @@ def message_of(promotion: PromotionStatus) -> str:
 
 
 def keep_promotion(clients: Clients, promotion: PromotionStatus, *, is_new: bool = False) -> bool:
-    """Write the record. Return False, and change nothing, if a new one is there already.
+    """Write the record. Return False, and change nothing, if `is_new` and one exists.
 
-    The question about one that is refused is void: its instance may have ended while people were
-    asked, and found another reason when it was started again.
+    A refused promotion's question is void. Its instance may have ended while the question was open,
+    and have found another reason when it was started again.
     """
     if promotion.state == "refused":
         _void_question(clients, promotion, promotion.why or "it was refused", at=promotion.since)
@@ -309,13 +309,13 @@ def _digest(clients: Clients, there: Clients, promotion: PromotionStatus) -> str
     """
     folder = target_folder(promotion)
     blobs = _target(there).list_blobs(name_starts_with=folder, include=["metadata"])
-    found = {each.name.removeprefix(folder): (each.metadata or {}).get(SHA256) for each in blobs}
-    more = found.keys() ^ {each.path for each in _kept(clients, promotion)}
+    digests = {each.name.removeprefix(folder): (each.metadata or {}).get(SHA256) for each in blobs}
+    more = digests.keys() ^ {each.path for each in _kept(clients, promotion)}
     if more:
         raise PromotionRefused(
             f"{folder} in {promotion.to} has not exactly the files of the version: {min(more)}"
         )
-    return hash_of(f"{digest}  {path}" for path, digest in sorted(found.items()))
+    return hash_of(f"{digest}  {path}" for path, digest in sorted(digests.items()))
 
 
 def _is_kept(tag: str) -> bool:

@@ -98,13 +98,13 @@ def compare_reproduction(clients: Clients, request: CompareReproduction) -> Repr
     files = list(_differences(then, now))
     settings = _differences(*(_settings(clients, job) for job in jobs))
     shown = ({f"metric {name}": repr(each[name]) for name in each} for each in metrics)
-    found = [*settings, *_differences(*shown), *files]
+    differences = [*settings, *_differences(*shown), *files]
     return ReproductionFacts(
         files=len(now),
         files_differ=bool(files),
         metrics={name: (metrics[0].get(name), metrics[1].get(name)) for name in request.metrics},
-        differences=tuple(found[:DIFFERENCES_TOLD]),
-        more=max(len(found) - DIFFERENCES_TOLD, 0),
+        differences=tuple(differences[:DIFFERENCES_TOLD]),
+        more=max(len(differences) - DIFFERENCES_TOLD, 0),
     )
 
 
@@ -140,7 +140,7 @@ def _read_model(
     """What is in a model's folder: file → size and MD5; of a JSON file, key → value."""
     trial, default = trial_of(clients, job), str(clients.default_datastore.container_name)
     results = judged_folder(pipeline, str(job.name), trial)
-    folder, found = f"{results}model/", dict[str, str]()
+    folder, entries = f"{results}model/", dict[str, str]()
     container = clients.workspace_blobs.get_container_client(
         tags_of(job).get(tags.RESULTS_CONTAINER) or default
     )
@@ -150,12 +150,12 @@ def _read_model(
         path = blob.name.removeprefix(folder)
         if path.endswith(".json") and blob.size <= JSON_LIMIT_BYTES:
             text = container.download_blob(blob.name).readall()
-            found |= {f"{path}{key}": value for key, value in _entries(text, metrics)}
+            entries |= {f"{path}{key}": value for key, value in _entries(text, metrics)}
             continue
         unknown = f"no MD5, and too large to be read (ETag {blob.etag})"
         md5 = blob.md5 or (_md5(container, blob.name) if is_read else unknown)
-        found[f"file {path}"] = f"{blob.size} bytes, {md5}"
-    return found
+        entries[f"file {path}"] = f"{blob.size} bytes, {md5}"
+    return entries
 
 
 def _list(container: ContainerClient, folder: str) -> Iterator[ListedBlob]:
@@ -175,7 +175,7 @@ def _md5(container: ContainerClient, name: str) -> str:
 
 
 def _entries(text: bytes, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """The keys of a JSON file's object and of those in it, without metrics that it repeats."""
+    """The keys and values of a JSON file, two levels deep, without an object that has `metrics`."""
     try:
         document = json.loads(text)
     except ValueError:

@@ -25,7 +25,7 @@ from handlers.platform.service_bus import (
     parse_body,
     traced,
 )
-from handlers.platform.spans import below
+from handlers.platform.spans import use_parent_span
 from orchestrations.configuration.pipeline import ComputeOption
 from orchestrations.contracts.base import Contract
 from orchestrations.contracts.runs import RunRequest, Scheduled, ScheduleRetry
@@ -170,10 +170,10 @@ async def start_attempt(starter: DurableOrchestrationClient, request: RunRequest
 
     A run whose instance was handed over while it waits for nodes or people is started again.
     """
-    given = RunInput(request=request).to_dict()
-    with below(request.traceparent):
+    run_input = RunInput(request=request).to_dict()
+    with use_parent_span(request.traceparent):
         return await start_once(
-            starter, retraining.__name__, request.run, given, again=is_handed_over
+            starter, retraining.__name__, request.run, run_input, again=is_handed_over
         )
 
 

@@ -49,11 +49,13 @@ class Facts:
 
     def __init__(self, deployed: Deployment) -> None:
         self.deployed = deployed
-        (self.site,) = deployed.of_type(SITE)
-        (self.config,) = deployed.of_type(f"{SITE}/config")
+        (self.site,) = deployed.resources_of_type(SITE)
+        (self.config,) = deployed.resources_of_type(f"{SITE}/config")
         self.settings: dict[str, Any] = self.config.body["properties"]
-        self.computes = deployed.of_type(f"{WORKSPACE}/computes")
-        self.datastores = {each.name: each for each in deployed.of_type(f"{WORKSPACE}/datastores")}
+        self.computes = deployed.resources_of_type(f"{WORKSPACE}/computes")
+        self.datastores = {
+            each.name: each for each in deployed.resources_of_type(f"{WORKSPACE}/datastores")
+        }
         self.app = next(iter(self.site.get("identity.userAssignedIdentities") or [""]))
         self.client = f"{self.app}#properties.clientId"
         identities = [
@@ -65,7 +67,7 @@ class Facts:
             SOURCES.get(
                 str(each.get("properties.filter.includedEventTypes")[0]).rpartition(".")[0], ""
             ): each
-            for each in deployed.of_type(SUBSCRIPTIONS)
+            for each in deployed.resources_of_type(SUBSCRIPTIONS)
         }
 
     def account(self, connection: str) -> str:
@@ -75,20 +77,20 @@ class Facts:
 
     def only(self, resource_type: str) -> Deployed | None:
         """The first resource of a type, or None."""
-        return next(iter(self.deployed.of_type(resource_type)), None)
+        return next(iter(self.deployed.resources_of_type(resource_type)), None)
 
-    def of_subscription(self, principal: str, path: str) -> str:
+    def subscription_value(self, principal: str, path: str) -> str:
         """A value of the event subscription that a principal delivers for."""
-        found = self.subscriptions.get(principal)
-        return str(found.get(path)) if found else ""
+        subscription = self.subscriptions.get(principal)
+        return str(subscription.get(path)) if subscription else ""
 
     @property
     def secrets_vault(self) -> str:
         """The name of the vault that the settings refer to."""
-        found = re.search(
+        match = re.search(
             r"https://([\w-]+)\.vault", str(self.settings.get("INBOUND_WEBHOOK_SECRET"))
         )
-        return found[1] if found else ""
+        return match[1] if match else ""
 
 
 def expected_settings(facts: Facts, root: Path) -> dict[str, Any]:
@@ -117,7 +119,9 @@ def expected_settings(facts: Facts, root: Path) -> dict[str, Any]:
         else facts.account("WorkspaceStorage")
     )
     topic = facts.only("Microsoft.EventGrid/topics")
-    bus_names = [each.name for each in facts.deployed.of_type("Microsoft.ServiceBus/namespaces")]
+    bus_names = [
+        each.name for each in facts.deployed.resources_of_type("Microsoft.ServiceBus/namespaces")
+    ]
     scheduler = facts.only("Microsoft.DurableTask/schedulers")
     insights = facts.only("Microsoft.Insights/components")
 
@@ -176,17 +180,17 @@ def _secret_references(facts: Facts, root: Path) -> dict[str, Any]:
         for path in sorted((root / "infra" / "hooks").glob("*.py"))
         for each in re.findall(r'"([a-z0-9-]+-secret)"', path.read_text("utf-8"))
     }
-    found: dict[str, Any] = {}
+    references: dict[str, Any] = {}
     for setting in facts.settings:
         if setting.endswith("_SECRET"):
             name = setting.lower().replace("_", "-")
             uri = f"https://{facts.secrets_vault}.vault.azure.net/secrets/{name}"
-            found[setting] = (
+            references[setting] = (
                 f"@Microsoft.KeyVault(SecretUri={uri})"
                 if name in made
                 else Form(r"(?!)", f"a reference to {name}, which no hook makes")
             )
-    return found
+    return references
 
 
 def check(root: Path, deployed: Deployment) -> Iterator[Problem]:
@@ -196,13 +200,13 @@ def check(root: Path, deployed: Deployment) -> Iterator[Problem]:
     for setting, value in facts.settings.items():
         wanted = next((rules[each] for each in rules if re.fullmatch(each, setting)), None)
         if wanted is None:
-            yield _at_setting(facts, setting, "infra/check/app_rules.py has no rule for it")
+            yield _setting_problem(facts, setting, "infra/check/app_rules.py has no rule for it")
         elif not isinstance(value, str) or wanted != value:
-            yield _at_setting(facts, setting, f"must be {wanted!r}, it is {value!r}")
+            yield _setting_problem(facts, setting, f"must be {wanted!r}, it is {value!r}")
     for path in OWN_IDENTITY:
         if facts.site.get(path) != facts.app:
             yield facts.site.problem(f"{path} must be the app's own identity", path)
-    for each in facts.deployed.of_type(WORKSPACE):
+    for each in facts.deployed.resources_of_type(WORKSPACE):
         if str(each.get("properties.keyVault")).endswith(f"/{facts.secrets_vault}"):
             message = "training code reads the workspace's vault: webhooks need one of their own"
             yield each.problem(message, "properties.keyVault")
@@ -232,7 +236,7 @@ def _check_promises(root: Path, facts: Facts) -> Iterator[Problem]:
         if each and (stated is None or int(stated[1]) * factor != each.get(path)):
             said = stated[0] if stated else f"nothing like {pattern!r}"
             yield each.problem(f"{path} is {each.get(path)}, {PAGE} says {said!r}", path)
-    for blobs in facts.deployed.of_type(f"{ACCOUNT}/blobServices") if policy else ():
+    for blobs in facts.deployed.resources_of_type(f"{ACCOUNT}/blobServices") if policy else ():
         if blobs.names[0] == (policy and policy.names[0]) and not blobs.get(
             "properties.isVersioningEnabled"
         ):
@@ -241,7 +245,7 @@ def _check_promises(root: Path, facts: Facts) -> Iterator[Problem]:
             )
 
 
-def _at_setting(facts: Facts, setting: str, message: str) -> Problem:
+def _setting_problem(facts: Facts, setting: str, message: str) -> Problem:
     file = facts.config.file
     for number, line in enumerate((file.root.text or b"").decode().splitlines(), 1):
         if line.strip().startswith(f"{setting}:"):
@@ -292,9 +296,9 @@ def check_hooks(root: Path, deployed: Deployment, parameters: str) -> Iterator[P
                 r"(LANDFALL|AZURE)_[A-Z_]+", str(node.value)
             ):
                 read.setdefault(str(node.value), (path.name, node.lineno))
-    given = deployed.outputs.keys() | OF_AZD | BY_HAND | {*re.findall(r"\$\{(\w+)", parameters)}
+    provided = deployed.outputs.keys() | OF_AZD | BY_HAND | {*re.findall(r"\$\{(\w+)", parameters)}
     for name, (file, line) in read.items():
-        if name not in given:
+        if name not in provided:
             yield Problem(file, line, f"{name} is read, but {MAIN} has no such output")
     main = deployed.files[MAIN]
     for name, node in main.outputs.items():

@@ -23,20 +23,20 @@ ENDPOINT = re.compile(r"^(\w+?)__(?:\w*[sS]erviceUri|fullyQualifiedNamespace)$")
 
 def check(root: Path, file: BicepFile) -> Iterator[Problem]:
     """Compare the page with `settings` and `schedulerSettings` of the function app."""
-    found = {
+    configured = {
         key: (value, line)
         for name in ("settings", "schedulerSettings")
         if name in file.variables
         for key, value, line in properties(file.variables[name])
     }
-    yield from _check_laptop(root, found)
+    yield from _check_laptop(root, configured)
     documented = documented_settings((root / PAGE).read_text("utf-8"))
     name = file.path.name
     for setting, line in documented.items():
-        is_string_form = any(each.startswith(f"{setting}__") for each in found)
-        if setting not in found and not is_string_form:
+        is_string_form = any(each.startswith(f"{setting}__") for each in configured)
+        if setting not in configured and not is_string_form:
             yield Problem(PAGE, line, f"{setting} is explained, but {name} does not set it")
-    for setting, (value, line) in found.items():
+    for setting, (value, line) in configured.items():
         connection = setting.removesuffix("__credential").removesuffix("__clientId")
         is_identity = connection != setting and any(
             each.partition("__")[0] == connection for each in documented
@@ -50,7 +50,7 @@ def check(root: Path, file: BicepFile) -> Iterator[Problem]:
         endpoint = ENDPOINT.match(setting)
         if endpoint:
             for part in ("credential", "clientId"):
-                if f"{endpoint[1]}__{part}" not in found:
+                if f"{endpoint[1]}__{part}" not in configured:
                     yield Problem(name, line, f"{setting} needs {endpoint[1]}__{part} as well")
 
 
@@ -66,7 +66,7 @@ def _check_laptop(root: Path, deployed: Iterable[str]) -> Iterator[Problem]:
 
 def documented_settings(page: str) -> dict[str, int]:
     """Setting -> line of the page, for every setting that `azd up` sets."""
-    found: dict[str, int] = {}
+    documented: dict[str, int] = {}
     for number, line in enumerate(page.splitlines(), 1):
         cells = [each.strip() for each in line.strip().strip("|").split(" | ")]
         if (
@@ -74,5 +74,5 @@ def documented_settings(page: str) -> dict[str, int]:
             and len(cells) > 1
             and not any(each in cells[1] for each in NOT_DEPLOYED)
         ):
-            found |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), number)
-    return found
+            documented |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), number)
+    return documented

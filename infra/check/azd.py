@@ -144,34 +144,34 @@ def check_azure_yaml(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Pro
 def check_parameters(root: Path, main: BicepFile) -> Iterator[Problem]:
     """Parameters are those of main.bicep, each without a default is given, clusters fit."""
     try:
-        given = json.loads((root / "infra" / PARAMETERS).read_text("utf-8"))["parameters"]
+        parameters = json.loads((root / "infra" / PARAMETERS).read_text("utf-8"))["parameters"]
     except (OSError, ValueError, KeyError) as error:
         yield Problem(PARAMETERS, 1, f"not a parameters file: {error}")
         return
-    for name in given.keys() - main.parameters.keys():
+    for name in parameters.keys() - main.parameters.keys():
         yield Problem(PARAMETERS, 1, f"main.bicep has no parameter {name}")
     for name, parameter in main.parameters.items():
-        if parameter.default is None and name not in given:
+        if parameter.default is None and name not in parameters:
             yield Problem(PARAMETERS, 1, f"parameter {name} has no default and no value")
     yield from _check_environment(root, main)
-    if "clusters" in given:
-        yield from _check_clusters(root, given)
+    if "clusters" in parameters:
+        yield from _check_clusters(root, parameters)
 
 
 def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
     """Each value of azd's environment is explained, and both workflows pass it on."""
     text = (root / "infra" / PARAMETERS).read_text("utf-8")
     lines = {
-        found[1]: number
+        match[1]: number
         for number, line in enumerate(text.splitlines(), 1)
-        if (found := re.search(r"\$\{((?!AZURE_)\w+)", line))
+        if (match := re.search(r"\$\{((?!AZURE_)\w+)", line))
     }
     page = (root / PAGE).read_text("utf-8")
     rows = [each for each in page.splitlines() if each.startswith("| `")]
     given = json.loads(text)["parameters"]
     for name, parameter in main.parameters.items():
         value = str(given.get(name, {}).get("value"))
-        variable = found[1] if (found := re.match(r"\$\{(\w+)", value)) else name
+        variable = match[1] if (match := re.match(r"\$\{(\w+)", value)) else name
         row = next((each for each in rows if f"`{variable}`" in each.split(" | ")[0]), None)
         for allowed in parameter.limits.get("allowed", ()) if row else ():
             if not re.search(rf"\b{allowed}\b", str(row)):
@@ -190,9 +190,9 @@ def _check_environment(root: Path, main: BicepFile) -> Iterator[Problem]:
         yield Problem(PARAMETERS, 1, f"{PAGE} explains {name}, which no parameter reads")
 
 
-def _check_clusters(root: Path, given: Any) -> Iterator[Problem]:
+def _check_clusters(root: Path, parameters: Any) -> Iterator[Problem]:
     """Check that every cluster that a pipeline uses is deployed, with an identity."""
-    clusters = {each["name"]: each for each in given["clusters"]["value"]}
+    clusters = {each["name"]: each for each in parameters["clusters"]["value"]}
     for file in sorted((root / "pipelines").glob("*/pipeline.yml")):
         for option in yaml.safe_load(file.read_text("utf-8"))["compute"]:
             name = f"{file.parent.name}: cluster {option['cluster']}"

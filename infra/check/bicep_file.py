@@ -115,10 +115,10 @@ class BicepFile:
     @cached_property
     def nodes(self) -> Mapping[str, list[Node]]:
         """Every node by its type, in order."""
-        found: defaultdict[str, list[Node]] = defaultdict(list)
+        by_type: defaultdict[str, list[Node]] = defaultdict(list)
         for node in walk(self.root):
-            found[node.type].append(node)
-        return found
+            by_type[node.type].append(node)
+        return by_type
 
     @cached_property
     def used(self) -> set[str]:
@@ -132,7 +132,7 @@ class BicepFile:
         return {each.symbol for each in declared} | self.parameters.keys() | self.variables.keys()
 
     @cached_property
-    def after(self) -> dict[str, set[str]]:
+    def predecessors(self) -> dict[str, set[str]]:
         """Symbol of a resource or module -> those that it comes after, directly or not."""
         declared = {each.symbol: each.node for each in (*self.resources, *self.modules)}
         nodes = {**declared, **self.variables}
@@ -144,7 +144,7 @@ class BicepFile:
             }
             for name, node in nodes.items()
         }
-        found: dict[str, set[str]] = {}
+        by_symbol: dict[str, set[str]] = {}
         for symbol in declared:
             after, waiting = set[str](), list(direct[symbol])
             while waiting:
@@ -152,8 +152,8 @@ class BicepFile:
                 if name not in after:
                     after.add(name)
                     waiting += direct[name]
-            found[symbol] = after
-        return found
+            by_symbol[symbol] = after
+        return by_symbol
 
     def problem(self, node: Node, message: str) -> Problem:
         """A finding at a node."""
@@ -169,10 +169,10 @@ class BicepFile:
 
 def _limits(decorators: Node) -> dict[str, Any]:
     """What a parameter may be, of its decorators: literals only."""
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for each in walk(decorators):
         if text(each) == "secure()":
-            found["secure"] = [True]
+            limits["secure"] = [True]
         elif each.type == "call_expression" and each.named_children[1].named_children:
             value = each.named_children[1].named_children[0]
             literals = value.named_children if value.type == "array" else [value]
@@ -181,8 +181,8 @@ def _limits(decorators: Node) -> dict[str, Any]:
                 for one in literals
                 if one.type in {"number", "string"}
             ]
-            found[text(each.named_children[0])] = values if value.type == "array" else values[:1]
-    return {name: each if name == "allowed" else each[0] for name, each in found.items() if each}
+            limits[text(each.named_children[0])] = values if value.type == "array" else values[:1]
+    return {name: each if name == "allowed" else each[0] for name, each in limits.items() if each}
 
 
 @cache

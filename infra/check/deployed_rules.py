@@ -79,7 +79,7 @@ def _check_pairs(deployed: Deployment) -> Iterator[Problem]:
         if each.id.lower() in seen:
             yield each.problem(f"{each.name} is deployed twice", "name")
         seen[each.id.lower()] = each
-    for each in deployed.of_type("Microsoft.EventGrid/systemTopics"):
+    for each in deployed.resources_of_type("Microsoft.EventGrid/systemTopics"):
         provider, _, what = str(each.get("properties.topicType")).rpartition(".")
         if (
             f"/providers/{provider}/{what}/".lower()
@@ -88,7 +88,7 @@ def _check_pairs(deployed: Deployment) -> Iterator[Problem]:
             message = f"properties.topicType {provider}.{what} is not that of its source"
             yield each.problem(message, "properties.topicType")
     for each in deployed.resources:
-        child = REQUIRED_WITH.get(deployed.main.given["network"], {}).get(each.type)
+        child = REQUIRED_WITH.get(deployed.main.arguments["network"], {}).get(each.type)
         if child and not any(
             one.id.startswith(f"{each.id}/{child}/") for one in deployed.resources
         ):
@@ -125,10 +125,10 @@ def _check_endpoints(deployed: Deployment) -> Iterator[Problem]:
     """Each part that is used has a private endpoint, with all zones that resolve it."""
     groups = {
         each.scope + "/" + each.names[0]: each
-        for each in deployed.of_type(f"{ENDPOINT}/privateDnsZoneGroups")
+        for each in deployed.resources_of_type(f"{ENDPOINT}/privateDnsZoneGroups")
     }
     reached: set[tuple[str, str]] = set()
-    for each in deployed.of_type(ENDPOINT):
+    for each in deployed.resources_of_type(ENDPOINT):
         group = groups.get(each.scope + "/" + each.names[0])
         configs: list[Any] = (
             group.get("properties.privateDnsZoneConfigs") if group else None
@@ -160,43 +160,43 @@ def _used_parts(deployed: Deployment, each: Deployed) -> set[str]:
     """Parts of a resource that somebody uses; an account's are those in settings and workspaces."""
     if each.type != "Microsoft.Storage/storageAccounts":
         return set(KINDS[each.type].parts) if each.type in KINDS else set()
-    found: set[str] = set()
-    for config in deployed.of_type("Microsoft.Web/sites/config"):
+    parts: set[str] = set()
+    for config in deployed.resources_of_type("Microsoft.Web/sites/config"):
         text = " ".join(map(str, config.body["properties"].values()))
-        found |= set(re.findall(rf"https://{each.name}\.(\w+)\.", text))
-    for workspace in deployed.of_type("Microsoft.MachineLearningServices/workspaces"):
+        parts |= set(re.findall(rf"https://{each.name}\.(\w+)\.", text))
+    for workspace in deployed.resources_of_type("Microsoft.MachineLearningServices/workspaces"):
         if workspace.get("properties.storageAccount") == each.id:
-            found |= {"blob", "file"}
-    return found
+            parts |= {"blob", "file"}
+    return parts
 
 
 def _check_zones(deployed: Deployment) -> Iterator[Problem]:
-    networks = {each.id for each in deployed.of_type(NETWORK)}
+    networks = {each.id for each in deployed.resources_of_type(NETWORK)}
     links = {
         link.names[0]
-        for link in deployed.of_type(f"{ZONE}/virtualNetworkLinks")
+        for link in deployed.resources_of_type(f"{ZONE}/virtualNetworkLinks")
         if link.get("properties.virtualNetwork.id") in networks
     }
     used = {
         str(config["properties"]["privateDnsZoneId"])
-        for group in deployed.of_type(f"{ENDPOINT}/privateDnsZoneGroups")
+        for group in deployed.resources_of_type(f"{ENDPOINT}/privateDnsZoneGroups")
         for config in group.get("properties.privateDnsZoneConfigs") or []
     }
-    for each in deployed.of_type(ZONE):
+    for each in deployed.resources_of_type(ZONE):
         if each.name not in ZONES:
             yield each.problem(f"{each.name} is no zone of private link", "name")
         if each.name not in links:
             yield each.problem(f"{each.name} is linked to no network")
         if each.id not in used and used and deployed.words.endswith("network=private"):
             yield each.problem(f"no private endpoint uses the zone {each.name}")
-    for zone in sorted(used - {each.id for each in deployed.of_type(ZONE)}):
-        group = deployed.of_type(f"{ENDPOINT}/privateDnsZoneGroups")[0]
+    for zone in sorted(used - {each.id for each in deployed.resources_of_type(ZONE)}):
+        group = deployed.resources_of_type(f"{ENDPOINT}/privateDnsZoneGroups")[0]
         yield group.problem(f"there is no zone {zone.rpartition('/')[2]}")
 
 
 def _check_subnets(deployed: Deployment) -> Iterator[Problem]:
     subnets: dict[str, Mapping[str, Any]] = {}
-    for network in deployed.of_type(NETWORK):
+    for network in deployed.resources_of_type(NETWORK):
         listed = network.get("properties.subnets")
         subnets |= {f"{network.id}/subnets/{each['name']}": each["properties"] for each in listed}
         for message in _wrong_ranges(
@@ -212,10 +212,10 @@ def _check_subnets(deployed: Deployment) -> Iterator[Problem]:
             message = f"{kind.subnet} is no subnet of the network {deployed.words}"
             yield each.problem(message, kind.subnet)
             continue
-        given = [one["properties"]["serviceName"] for one in values.get("delegations", [])]
-        if given != ([kind.delegation] if kind.delegation else []):
+        delegated = [one["properties"]["serviceName"] for one in values.get("delegations", [])]
+        if delegated != ([kind.delegation] if kind.delegation else []):
             wanted = f"delegated to {kind.delegation or 'nothing'}"
-            yield each.problem(f"its subnet must be {wanted}, not to {given}", kind.subnet)
+            yield each.problem(f"its subnet must be {wanted}, not to {delegated}", kind.subnet)
         if kind.calls_out and values.get("natGateway", {}).get("id") not in deployed.made:
             message = "its subnet has no NAT gateway, and new networks have no other way out"
             yield each.problem(message, kind.subnet)
@@ -255,7 +255,7 @@ def _check_order(deployed: Deployment) -> Iterator[Problem]:
             file = each.file if at == len(each.path) - 1 and at else deployed.files["main.bicep"]
             one, two = each.path[at], other.path[at]
             key = (file.path.name, one, two)
-            if key in seen or two in file.after.get(one, set()):
+            if key in seen or two in file.predecessors.get(one, set()):
                 continue
             seen.add(key)
             nodes = {d.symbol: d.node for d in (*file.resources, *file.modules)}

@@ -76,22 +76,22 @@ class Deployed:
 
     def get(self, path: str) -> Any:
         """The value at a path of the body; None if there is none."""
-        found: Any = self.body
+        value: Any = self.body
         for key in path.split("."):
-            if isinstance(found, list) and key.isdecimal():
-                found = dict(enumerate(found)).get(int(key))  # pyright: ignore[reportUnknownArgumentType] - of any type
+            if isinstance(value, list) and key.isdecimal():
+                value = dict(enumerate(value)).get(int(key))  # pyright: ignore[reportUnknownArgumentType] - of any type
             else:
-                found = found.get(key) if isinstance(found, dict) else None
-        return found
+                value = value.get(key) if isinstance(value, dict) else None
+        return value
 
     def problem(self, message: str, path: str = "") -> Problem:
         """A finding at the property, or the part of it that the file writes out."""
         node, line = innermost(self.node), self.node.start_point[0] + 1
         for key in path.split("."):
-            found = {name: (value, at) for name, value, at in properties(node)} if node else {}
-            if key not in found:
+            written = {name: (value, at) for name, value, at in properties(node)} if node else {}
+            if key not in written:
                 break
-            node, line = found[key]
+            node, line = written[key]
             node = node if node.type == "object" else None
         return Problem(self.file.path.name, line, f"{self.symbol}: {message}{self.origin}")
 
@@ -114,13 +114,13 @@ class _Part:
         return self if form is None else form.format(self.owner.name)
 
     def member(self, key: str) -> Any:
-        found = _Part(self.owner, (*self.keys, key))
+        part = _Part(self.owner, (*self.keys, key))
         depth = 2 if self.keys[0] in {"properties", "identity"} else 1
         is_inner = key in {"properties", "identity", "primaryEndpoints"}
-        if len(found.keys) < depth or is_inner:
-            return found
-        value = found.value()
-        return Runtime(f"{self.owner.id}#{'.'.join(found.keys)}") if value is found else value
+        if len(part.keys) < depth or is_inner:
+            return part
+        value = part.value()
+        return Runtime(f"{self.owner.id}#{'.'.join(part.keys)}") if value is part else value
 
 
 @dataclass
@@ -131,20 +131,20 @@ class _Instance:
     file: BicepFile
     path: tuple[str, ...]
     scope: str
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     origin: str = ""
 
     def __post_init__(self) -> None:
         self._known: dict[str, Any] = {}
         self._declared = {each.symbol: each for each in (*self.file.resources, *self.file.modules)}
         self.evaluator = Evaluator(
-            self.file, self.given, self.resolve, self.report, scope=self.scope
+            self.file, self.arguments, self.resolve, self.report, scope=self.scope
         )
         for name, parameter in self.file.parameters.items():
             if parameter.default is not None:
                 default = self.evaluator.value(parameter.default)
                 self._check(parameter, default, parameter.default, self.file)
-                self.given.setdefault(name, default)
+                self.arguments.setdefault(name, default)
 
     def report(self, node: Node, message: str) -> None:
         self.deployment.problems.add(self.file.problem(node, message))
@@ -161,11 +161,11 @@ class _Instance:
     def resolve(self, symbol: str, node: Node) -> Any:
         if symbol not in self._declared:
             return UNKNOWN
-        found = self._symbol(symbol)
-        if found is None:
+        declared = self._symbol(symbol)
+        if declared is None:
             self.report(node, f"{symbol} is not deployed {self.deployment.words}")
             return UNKNOWN
-        return found
+        return declared
 
     def _symbol(self, symbol: str) -> Any:
         if symbol not in self._known:
@@ -219,7 +219,7 @@ class _Instance:
         file = self.deployment.files.get(declared.path)
         scope = values.get("scope", self.scope)
         scope = getattr(scope, "id", scope["id"] if isinstance(scope, dict) else scope)
-        given: dict[str, Any] = values.get("params", {})
+        arguments: dict[str, Any] = values.get("params", {})
         module = f"module {declared.symbol}:"
         if file is None:
             self.report(declared.node, f"{module} there is no file {declared.path}")
@@ -228,8 +228,8 @@ class _Instance:
         for name in params.keys() - file.parameters.keys():
             self.report(params[name], f"{module} {declared.path} has no parameter {name}")
         for name, parameter in file.parameters.items():
-            if name in given:
-                self._check(parameter, given[name], params[name], file)
+            if name in arguments:
+                self._check(parameter, arguments[name], params[name], file)
                 outer = self.file.parameters.get(text(params[name]))
                 if outer and ("secure" in outer.limits) != ("secure" in parameter.limits):
                     self.report(params[name], f"{module} {name} is @secure() on one side only")
@@ -238,7 +238,7 @@ class _Instance:
         path = (*self.path, declared.symbol)
         line = declared.node.start_point[0] + 1
         origin = self.origin or f" ({self.file.path.name}:{line}: module {declared.symbol})"
-        return _Instance(self.deployment, file, path, str(scope), dict(given), origin)
+        return _Instance(self.deployment, file, path, str(scope), dict(arguments), origin)
 
     def member(self, key: str) -> Any:
         if key == "outputs":
@@ -248,12 +248,12 @@ class _Instance:
         return self.output(key, self.file.outputs[key])
 
     def output(self, name: str, node: Node) -> Any:
-        found = self.evaluator.value(node)
+        value = self.evaluator.value(node)
         parts = _siblings(node)
         declared = next((text(each) for each in parts if each.type == "type"), "any")
-        if {declared, kind(found)}.isdisjoint({"any"}) and kind(found) != declared:
-            self.report(node, f"output {name} is {declared}, its value {kind(found)}")
-        return found
+        if {declared, kind(value)}.isdisjoint({"any"}) and kind(value) != declared:
+            self.report(node, f"output {name} is {declared}, its value {kind(value)}")
+        return value
 
     def _check(self, parameter: Parameter, value: Any, node: Node, file: BicepFile) -> None:
         for message in misfits(parameter, value):
@@ -266,24 +266,24 @@ class Deployment:
 
     Args:
         files: the Bicep files by name.
-        given: parameters of main.bicep.
+        parameters: those of main.bicep.
         words: names the parameters in messages, such as "with network=private".
     """
 
     def __init__(
-        self, files: Mapping[str, BicepFile], given: Mapping[str, Any], words: str
+        self, files: Mapping[str, BicepFile], parameters: Mapping[str, Any], words: str
     ) -> None:
         self.files = files
         self.words = words
         self.everything: list[Deployed] = []
         self.problems: set[Problem] = set()
-        self.main = _Instance(self, files[MAIN], (), SUBSCRIPTION_ID, dict(given))
+        self.main = _Instance(self, files[MAIN], (), SUBSCRIPTION_ID, dict(parameters))
         self.main.deploy()
 
     @property
     def is_private(self) -> bool:
         """Whether nothing but the app itself may be on the internet."""
-        return self.main.given.get("network") == "private"
+        return self.main.arguments.get("network") == "private"
 
     @cached_property
     def resources(self) -> list[Deployed]:
@@ -295,7 +295,7 @@ class Deployment:
         """The same by id."""
         return {each.id: each for each in self.resources}
 
-    def of_type(self, resource_type: str) -> list[Deployed]:
+    def resources_of_type(self, resource_type: str) -> list[Deployed]:
         """The resources of one type."""
         return [each for each in self.resources if each.type == resource_type]
 
@@ -313,15 +313,15 @@ def _siblings(node: Node) -> list[Node]:
 
 def misfits(parameter: Parameter, value: Any) -> Iterator[str]:
     """What is wrong with a parameter's value: its type, and its decorators."""
-    found = kind(value)
-    if {found, parameter.type}.isdisjoint({"any"}) and found != parameter.type:
-        yield f"{parameter.name} is {parameter.type}, not {found}"
+    actual = kind(value)
+    if {actual, parameter.type}.isdisjoint({"any"}) and actual != parameter.type:
+        yield f"{parameter.name} is {parameter.type}, not {actual}"
         return
     allowed = parameter.limits.get("allowed")
-    if allowed is not None and found != "any" and value not in allowed:
+    if allowed is not None and actual != "any" and value not in allowed:
         yield f"{parameter.name} is one of {', '.join(map(str, allowed))}, not {value!r}"
     size = value if isinstance(value, int) else len(value) if isinstance(value, str | list) else 0
     suffix = "Value" if isinstance(value, int) else "Length"
     least, most = (parameter.limits.get(f"{each}{suffix}", size) for each in ("min", "max"))
-    if found != "any" and not least <= size <= most:
+    if actual != "any" and not least <= size <= most:
         yield f"{parameter.name}: {size} is not within {least} and {most}"

@@ -51,13 +51,13 @@ class Evaluator:
     def __init__(
         self,
         file: BicepFile,
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         resolve: Callable[[str, Node], Any] = lambda _symbol, _node: UNKNOWN,
         report: Callable[[Node, str], None] = lambda _node, _message: None,
         scope: str = SUBSCRIPTION_ID,
     ) -> None:
         self.file = file
-        self.given = given
+        self.values = values
         self.scope = scope
         self._resolve = resolve
         self._report = report
@@ -110,7 +110,7 @@ class Evaluator:
 
     def object(self, node: Node, local: Mapping[str, Any]) -> dict[str, Any]:
         """An object's properties; a key may be an interpolation."""
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for pair in node.named_children:
             if pair.type == "object_property":
                 key, value = _parts(pair)
@@ -120,8 +120,8 @@ class Evaluator:
                             self._is_declared(each)
                     continue
                 name = self._string(key, local) if key.type == "string" else text(key)
-                found[str(name)] = self.value(value, local)
-        return found
+                members[str(name)] = self.value(value, local)
+        return members
 
     def loop(self, node: Node, local: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The names that each round of a `for` has."""
@@ -133,10 +133,10 @@ class Evaluator:
 
     def is_true(self, node: Node, local: Mapping[str, Any]) -> bool:
         """A condition; anything but a boolean is reported."""
-        found = self.value(node, local)
-        if not isinstance(found, bool) and found is not UNKNOWN:
-            self._report(node, f"{text(node)} is {kind(found)}, where bool is expected")
-        return found is True
+        condition = self.value(node, local)
+        if not isinstance(condition, bool) and condition is not UNKNOWN:
+            self._report(node, f"{text(node)} is {kind(condition)}, where bool is expected")
+        return condition is True
 
     def _choose(self, condition: Node, yes: Node, no: Node, local: Mapping[str, Any]) -> Any:
         if self.value(condition, local) is UNKNOWN:
@@ -145,7 +145,7 @@ class Evaluator:
 
     def _name(self, node: Node, local: Mapping[str, Any]) -> Any:
         name = text(node)
-        for names in (local, self.given):
+        for names in (local, self.values):
             if name in names:
                 return names[name]
         if name in self.file.variables:
@@ -163,7 +163,7 @@ class Evaluator:
     def _string(self, node: Node, local: Mapping[str, Any]) -> Any:
         if not any(each.type == "interpolation" for each in node.named_children):
             return string(node)
-        found = ""
+        result = ""
         for part in node.named_children:
             value = (
                 self.value(part.named_children[0], local)
@@ -172,8 +172,8 @@ class Evaluator:
             )
             if not isinstance(value, str | int):
                 return UNKNOWN
-            found += str(value)
-        return found
+            result += str(value)
+        return result
 
     def _binary(self, node: Node, local: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - one for each kind of operator
         left_node, right_node = _parts(node)
@@ -213,14 +213,14 @@ class Evaluator:
             return not found if isinstance(found, bool) else UNKNOWN
         return self._members(self.value(node, local), chain, local)
 
-    def _members(self, found: Any, chain: list[Node], local: Mapping[str, Any]) -> Any:
+    def _members(self, value: Any, chain: list[Node], local: Mapping[str, Any]) -> Any:
         for each in reversed(chain):
             last = each.named_children[-1]
             if each.type == "member_expression" and last.type != "call_expression":
-                found = self._member(found, text(last), each)
+                value = self._member(value, text(last), each)
             else:
-                found = self._member(found, self.value(last, local), each)
-        return found
+                value = self._member(value, self.value(last, local), each)
+        return value
 
     def _member(self, owner: Any, key: Any, node: Node) -> Any:
         if owner is UNKNOWN or key is UNKNOWN:
@@ -259,9 +259,9 @@ class Evaluator:
             return UNKNOWN
 
 
-def evaluate(node: Node, file: BicepFile, given: Mapping[str, Any] | None = None) -> Any:
+def evaluate(node: Node, file: BicepFile, values: Mapping[str, Any] | None = None) -> Any:
     """The value of an expression of one file, without the rest of the deployment."""
-    return Evaluator(file, given or {}).value(node)
+    return Evaluator(file, values or {}).value(node)
 
 
 def kind(value: Any) -> str:

@@ -56,14 +56,14 @@ def check(root: Path) -> Iterator[Problem]:
     """Each value is known, fits, and is the page's."""
     text = (root / FILE).read_text("utf-8")
     try:
-        given = dict(leaves(json.loads(text)))
+        configured = dict(leaves(json.loads(text)))
     except ValueError as error:
         yield Problem(FILE, 1, str(error))
         return
     explained = {
         cells[0]: cells[1] for _, cells in page_rows((root / PAGE).read_text("utf-8"), TITLE)
     }
-    for path, value in given.items():
+    for path, value in configured.items():
         line = line_of(text, path)
         if path not in VALUES and OF_THE_PACKAGE.get(path) == value:
             continue
@@ -74,9 +74,14 @@ def check(root: Path) -> Iterator[Problem]:
         shown = str(value).lower() if isinstance(value, bool) else str(value)
         if path in explained and explained[path] != shown:
             yield Problem(FILE, line, f"{path} is {shown}, {PAGE} says {explained[path]}")
-    for path in sorted((VALUES.keys() | explained.keys()) - given.keys() - OF_THE_PACKAGE.keys()):
+    for path in sorted(
+        (VALUES.keys() | explained.keys()) - configured.keys() - OF_THE_PACKAGE.keys()
+    ):
         yield Problem(FILE, 1, f"{path} is missing")
-    renewal, timeout = given.get(f"{BUS}.maxAutoLockRenewalDuration"), given.get("functionTimeout")
+    renewal, timeout = (
+        configured.get(f"{BUS}.maxAutoLockRenewalDuration"),
+        configured.get("functionTimeout"),
+    )
     if str(renewal) < str(timeout):
         line = line_of(text, f"{BUS}.maxAutoLockRenewalDuration")
         yield Problem(

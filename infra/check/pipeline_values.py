@@ -32,10 +32,10 @@ def values(parameters: str, environment: Mapping[str, str]) -> dict[str, str]:
         LookupError: names those that are missing.
     """
     defaults = dict(NAME.findall(parameters))
-    given = {name: environment.get(name, "").strip() for name in defaults}
+    present = {name: environment.get(name, "").strip() for name in defaults}
     missing = [
         name
-        for name, each in given.items()
+        for name, each in present.items()
         if not each
         or each.startswith(UNDEFINED)
         or (each == EMPTY and (defaults[name] or name in NEVER_EMPTY))
@@ -46,17 +46,17 @@ def values(parameters: str, environment: Mapping[str, str]) -> dict[str, str]:
             f"variable of the environment; {EMPTY} stands for empty, where the default is. "
             "docs/deploy.md explains them"
         )
-    return {name: "" if each == EMPTY else each for name, each in given.items()}
+    return {name: "" if each == EMPTY else each for name, each in present.items()}
 
 
 def main() -> int:
     """Set each value in azd's environment, which must be there."""
     try:
-        given = values(PARAMETERS.read_text("utf-8"), os.environ)
+        parameters = values(PARAMETERS.read_text("utf-8"), os.environ)
     except LookupError as error:
         print(error.args[0], file=sys.stderr)  # noqa: T201 - a command line
         return 1
-    for name, value in given.items():
+    for name, value in parameters.items():
         subprocess.run(["azd", "env", "set", name, value], check=True)  # noqa: S607 - on the PATH of the pipeline
     return 0
 

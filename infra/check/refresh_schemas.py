@@ -60,13 +60,13 @@ def fetch(azmcp: str, resource_type: str) -> Sequence[Mapping[str, Any]]:
 def compact(types: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Only what a file can set: no descriptions, no outputs, no type that nothing refers to."""
     (resource,) = (each for each in types if each["$type"] == "Resource")
-    known = {each["name"]: each for each in types if each["$type"].endswith("Object")}
+    objects = {each["name"]: each for each in types if each["$type"].endswith("Object")}
     kept: dict[str, Any] = {"": _type(resource["bodyType"])}
     waiting = list(_references(kept[""]))
     while waiting:
         name = waiting.pop()
-        if name in known and name not in kept:
-            kept[name] = _type(known[name])
+        if name in objects and name not in kept:
+            kept[name] = _type(objects[name])
             waiting += _references(kept[name])
     resource_type, _, version = resource["name"].partition("@")
     return {"type": resource_type, "apiVersion": version, "types": kept}
@@ -81,23 +81,23 @@ def _type(described: Mapping[str, Any]) -> dict[str, Any]:
             own = _properties(element["properties"])
             elements[own[discriminator]["type"]] = {"properties": {**base, **own}}
         return {"discriminator": discriminator, "elements": elements}
-    found: dict[str, Any] = {"properties": _properties(described["properties"])}
+    compacted: dict[str, Any] = {"properties": _properties(described["properties"])}
     if described.get("additionalPropertiesType"):
-        found["additional"] = described["additionalPropertiesType"]
-    return found
+        compacted["additional"] = described["additionalPropertiesType"]
+    return compacted
 
 
 def _properties(described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    compacted: dict[str, Any] = {}
     for each in described:
         flags = each.get("flags") or ""
         if READ_ONLY in flags:
-            found[each["name"]] = {"readOnly": True}
+            compacted[each["name"]] = {"readOnly": True}
             continue
-        found[each["name"]] = {"type": each["type"]}
+        compacted[each["name"]] = {"type": each["type"]}
         if REQUIRED in flags:
-            found[each["name"]]["required"] = True
-    return found
+            compacted[each["name"]]["required"] = True
+    return compacted
 
 
 def _references(kept: Mapping[str, Any]) -> Iterator[str]:

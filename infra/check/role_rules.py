@@ -20,7 +20,7 @@ def scopes(facts: Facts) -> dict[str, str]:
     subscription = "properties.{}WithResourceIdentity.{}.properties.{}"
     queue = subscription.format("delivery", "destination", "resourceId")
     dead = [
-        facts.of_subscription("blobEvents", subscription.format(*parts))
+        facts.subscription_value("blobEvents", subscription.format(*parts))
         for parts in (
             ("deadLetter", "deadLetterDestination", "resourceId"),
             ("deadLetter", "deadLetterDestination", "blobContainerName"),
@@ -30,7 +30,7 @@ def scopes(facts: Facts) -> dict[str, str]:
     data = _existing(facts, ACCOUNT, facts.account("DataStorage"))
     landing = facts.datastores.get("landing")
     workspace = facts.computes[0].id.rpartition("/computes/")[0] if facts.computes else ""
-    registry = facts.deployed.main.given.get("workspaceRegistryName")
+    registry = facts.deployed.main.arguments.get("workspaceRegistryName")
     if made := facts.only(WORKSPACE):
         registry = str(made.get("properties.containerRegistry")).rpartition("/")[2]
     return {
@@ -39,8 +39,8 @@ def scopes(facts: Facts) -> dict[str, str]:
         "landing": f"{data}{container}{landing.get(CONTAINER)}" if landing else "",
         "records": f"{data}{container}{facts.settings.get('RECORDS_CONTAINER')}",
         "workspaceAccount": _existing(facts, ACCOUNT, facts.account("WorkspaceStorage")),
-        "blobEventsQueue": facts.of_subscription("blobEvents", queue),
-        "jobEventsQueue": facts.of_subscription("jobEvents", queue),
+        "blobEventsQueue": facts.subscription_value("blobEvents", queue),
+        "jobEventsQueue": facts.subscription_value("jobEvents", queue),
         "vault": _existing(facts, "Microsoft.KeyVault/vaults", facts.secrets_vault),
         "workspace": workspace,
         "registry": _existing(facts, "Microsoft.ContainerRegistry/registries", str(registry)),
@@ -69,7 +69,7 @@ def _existing(facts: Facts, resource_type: str, name: str) -> str:
 
 def _check_definitions(facts: Facts, custom: Mapping[str, str]) -> Iterator[Problem]:
     """A custom role allows the actions that the page lists, in this subscription, and no other."""
-    for each in facts.deployed.of_type("Microsoft.Authorization/roleDefinitions"):
+    for each in facts.deployed.resources_of_type("Microsoft.Authorization/roleDefinitions"):
         listed = custom.get(str(each.get("properties.roleName")).partition(" (")[0], "").split(", ")
         if each.get("properties.permissions") != [{"actions": listed}]:
             message = f"properties.permissions must be the actions {', '.join(listed)}"
@@ -86,37 +86,37 @@ def check(
 
     The subscriptions that deliver events say which identity delivers where.
     """
-    facts, given = Facts(deployed), deployed.main.given
+    facts, parameters = Facts(deployed), deployed.main.arguments
     yield from _check_definitions(facts, custom)
-    if given.get("eventDelivery") == "later":  # the same roles, whose subscriptions come later
+    if parameters.get("eventDelivery") == "later":  # the same roles, whose subscriptions come later
         return
     identity = {
         f"{facts.app}#properties.principalId": "app",
         f"{facts.cluster}#properties.principalId": "cluster",
-        given.get("deployerId"): "deployer",
+        parameters.get("deployerId"): "deployer",
     }
     for principal, subscription in facts.subscriptions.items():
         identity[f"{subscription.body['parent'].id}#identity.principalId"] = principal
     role_of = {value: key for key, value in BUILT_IN.items()}
-    for each in deployed.of_type("Microsoft.Authorization/roleDefinitions"):
+    for each in deployed.resources_of_type("Microsoft.Authorization/roleDefinitions"):
         role_of[each.name] = str(each.get("properties.roleName")).partition(" (")[0]
     scope_of = {value: key for key, value in scopes(facts).items()}
     counts = {
         "always",
-        given.get("network"),
-        given.get("durableBackend"),
-        given.get("quotaReading"),
+        parameters.get("network"),
+        parameters.get("durableBackend"),
+        parameters.get("quotaReading"),
     }
     missing = {
         (who, role, scope)
         for who, scope, role, when, *_ in declared
-        if when in counts and (who != "deployer" or given.get("deployerId"))
+        if when in counts and (who != "deployer" or parameters.get("deployerId"))
     }
-    for each in deployed.of_type(ASSIGNMENT):
+    for each in deployed.resources_of_type(ASSIGNMENT):
         who = identity.get(str(each.get("properties.principalId")))
         role = role_of.get(str(each.get("properties.roleDefinitionId")).rpartition("/")[2], "")
         scope, reason = scope_of.get(each.scope), each.get("properties.description")
-        kind = given.get("deployerType") if who == "deployer" else "ServicePrincipal"
+        kind = parameters.get("deployerType") if who == "deployer" else "ServicePrincipal"
         if who is None:
             yield each.problem(
                 f"the principal of {reason!r} is not the identity of any part of the app",

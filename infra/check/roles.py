@@ -130,7 +130,7 @@ def rows(root: Path) -> tuple[list[tuple[int, Assignment]], list[tuple[int, Cust
         return [], []  # `check` says what is wrong
     lines = [json_text(each) for each in text_.splitlines()]
 
-    def numbered(found: Iterable[_Row]) -> list[tuple[int, _Row]]:
+    def numbered(listed: Iterable[_Row]) -> list[tuple[int, _Row]]:
         return [
             (
                 1
@@ -139,7 +139,7 @@ def rows(root: Path) -> tuple[list[tuple[int, Assignment]], list[tuple[int, Cust
                 ),
                 row,
             )
-            for row in found
+            for row in listed
         ]
 
     return numbered(table.assignments), numbered(table.customRoles)
@@ -177,8 +177,8 @@ def _check_assignments(file: BicepFile) -> Iterator[Problem]:
 
 def _conditions(main: BicepFile) -> set[str]:
     """`always`, and the allowed values of `network` and `durableBackend`."""
-    found = {"always"}
+    conditions = {"always"}
     for node in main.root.named_children:
         if node.type == "decorators" and "allowed" in text(node):
-            found |= {string(each) for each in walk(node) if each.type == "string"}
-    return found
+            conditions |= {string(each) for each in walk(node) if each.type == "string"}
+    return conditions

@@ -19,7 +19,7 @@ from infra.check.problem import Problem
 REFERENCE = re.compile(r"^\$\{(\w+)(?:=([^}]*))?\}$")
 ENVIRONMENT = {"AZURE_LOCATION": "westeurope", "AZURE_PRINCIPAL_ID": "deployer"}
 GONE = (LookupError, TypeError, ValueError, AttributeError)
-"""Errors of rules whose subject is not there; most often another problem says why."""
+"""Errors of rules whose resource is missing; most often another problem says why."""
 CHOICES: Mapping[str, Mapping[str, Any]] = {
     "network=private": {
         "network": "private",
@@ -60,8 +60,8 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
         main["environmentName"].limits.get("maxLength", 64) if "environmentName" in main else 1
     )
     environment = {**ENVIRONMENT, "AZURE_ENV_NAME": "e" * longest}
-    given = {name: resolved(value, environment) for name, value in values.items()}
-    for name, value in given.items():
+    parameters = {name: resolved(value, environment) for name, value in values.items()}
+    for name, value in parameters.items():
         for message in misfits(main[name], value) if name in main else ():
             yield Problem(PARAMETERS, line_of(text, f"parameters.{name}"), message)
     page = (root / app_rules.PAGE).read_text("utf-8")
@@ -72,7 +72,7 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     yield from _check_versions(root, files)
     tried: set[tuple[str, str]] = set()
     for words, choice in {**CHOICES, **_further(main)}.items():
-        deployed = Deployment(files, {**given, **DELIVERED, **choice}, f"with {words}")
+        deployed = Deployment(files, {**parameters, **DELIVERED, **choice}, f"with {words}")
         tried |= {(each.file.path.name, each.symbol) for each in deployed.everything}
         yield from deployed.problems
         for rules in (
@@ -94,14 +94,14 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
 
 def _further(parameters: Mapping[str, Parameter]) -> dict[str, dict[str, Any]]:
     """Allowed texts of parameters that no choice above has."""
-    found: dict[str, dict[str, Any]] = {}
+    scenarios: dict[str, dict[str, Any]] = {}
     for name, parameter in parameters.items():
         for value in parameter.limits.get("allowed", ()):
             is_tried = any(each.get(name) == value for each in CHOICES.values())
             default = string(parameter.default) if parameter.default is not None else value
             if isinstance(value, str) and not is_tried and value != default:
-                found[f"{name}={value}"] = {name: value}
-    return found
+                scenarios[f"{name}={value}"] = {name: value}
+    return scenarios
 
 
 def _check_versions(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
@@ -119,7 +119,7 @@ def _check_versions(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Prob
 
 def resolved(value: Any, environment: Mapping[str, str]) -> Any:
     """A parameter's value, as azd makes it of its environment."""
-    found = REFERENCE.match(value) if isinstance(value, str) else None
-    if found is None:
+    match = REFERENCE.match(value) if isinstance(value, str) else None
+    if match is None:
         return value
-    return environment.get(found[1]) or found[2] or ""
+    return environment.get(match[1]) or match[2] or ""

@@ -89,9 +89,9 @@ def _object(
             yield f"{path}{key}", f"{path}{key}{'' if chosen else ' '}{wrong}"
             return
         described = described["elements"][chosen]
-    known, additional = described["properties"], described.get("additional")
+    properties, additional = described["properties"], described.get("additional")
     for key, inner in value.items():
-        at, rule = f"{path}{key}", known.get(key)
+        at, rule = f"{path}{key}", properties.get(key)
         if rule is None and additional is None:
             yield at, f"{at}: no such property"
         elif rule is not None and rule.get("readOnly"):
@@ -99,7 +99,7 @@ def _object(
         else:
             expected = additional if rule is None else rule["type"]
             yield from _value(types, str(expected), inner, at)
-    for key, rule in known.items():
+    for key, rule in properties.items():
         if rule.get("required") and key not in value:
             yield path.rstrip("."), f"{path}{key} is missing"
 
@@ -109,22 +109,22 @@ def _value(  # noqa: C901 - one branch for each kind of value
 ) -> Iterator[tuple[str, str]]:
     """Path and message of what is wrong with a value; `A | B | string` is open for later values."""
     choices = [each for each in expected.split(" | ") if each not in PRIMITIVES]
-    found = kind(value)
-    if value is None or found == "any" or isinstance(value, Runtime) or expected == "any":
+    actual = kind(value)
+    if value is None or actual == "any" or isinstance(value, Runtime) or expected == "any":
         return  # only Azure decides it, or anything passes
-    if found == "array":
+    if actual == "array":
         if expected.endswith("[]"):
             for number, each in enumerate(cast("list[Any]", value)):
                 yield from _value(types, expected[:-2], each, f"{at}[{number}]")
         else:
             yield at, f"{at}: an array, where {expected} is expected"
-    elif found == "object":  # of a type that Microsoft's tool leaves out, anything passes
+    elif actual == "object":  # of a type that Microsoft's tool leaves out, anything passes
         if expected in types:
             yield from _object(types, expected, value, f"{at}.")
         elif expected in PRIMITIVES or not expected.isidentifier():
             yield at, f"{at}: an object, where {expected} is expected"
-    elif found != "string" or not choices or expected in types or expected.endswith("[]"):
-        if found not in expected.split(" | "):
+    elif actual != "string" or not choices or expected in types or expected.endswith("[]"):
+        if actual not in expected.split(" | "):
             yield at, f"{at}: {value!r} is not {expected}"
     elif value not in choices and all(choices):
         yield at, f"{at}: {value!r} is none of {', '.join(choices)}"

@@ -43,8 +43,8 @@ def check(root: Path, files: Mapping[str, BicepFile]) -> Iterator[Problem]:
     datastores = evaluate(module_parameters(contents)["datastores"], files[MAIN])
     yield from _compare(
         MAIN,
-        {"datastores": _by_name(datastores)},
-        {"datastores": _by_name(laptop("azure-ml.json")["datastores"])},
+        {"datastores": _containers_by_datastore(datastores)},
+        {"datastores": _containers_by_datastore(laptop("azure-ml.json")["datastores"])},
     )
 
 
@@ -75,14 +75,14 @@ def laptop_accounts(config: Any, scopes: Any) -> dict[str, Any]:
     """Use of an account -> its kind and containers, of storage.json."""
     by_name = {each["name"]: each for each in config["accounts"]}
     uses = {"appAccount": "the app", "landing": "data", "workspaceAccount": "the workspace"}
-    found: dict[str, Any] = {}
+    accounts: dict[str, Any] = {}
     for scope, use in uses.items():
         account = by_name.get(scopes["scopes"][scope].split("/")[1], {})
-        found[f"account of {use}"] = (account.get("kind"), sorted(account.get("containers", [])))
-    return found
+        accounts[f"account of {use}"] = (account.get("kind"), sorted(account.get("containers", [])))
+    return accounts
 
 
-def _by_name(datastores: Any) -> dict[str, str]:
+def _containers_by_datastore(datastores: Any) -> dict[str, str]:
     return {each["name"]: each["containerName"] for each in datastores}
 
 
@@ -109,12 +109,12 @@ def _compare(file: str, azure: Mapping[str, Any], laptop: Mapping[str, Any]) -> 
 def laptop_entities(config: Any) -> dict[str, Any]:
     """Path -> properties, of the format of Microsoft's Service Bus emulator."""
     (namespace,) = config["UserConfig"]["Namespaces"]
-    found: dict[str, Any] = {each["Name"]: each["Properties"] for each in namespace["Queues"]}
+    entities: dict[str, Any] = {each["Name"]: each["Properties"] for each in namespace["Queues"]}
     for topic in namespace["Topics"]:
-        found[topic["Name"]] = topic["Properties"]
+        entities[topic["Name"]] = topic["Properties"]
         for subscription in topic["Subscriptions"]:
-            found[f"{topic['Name']}/{subscription['Name']}"] = subscription["Properties"]
-    return {path: {k.lower(): v for k, v in each.items()} for path, each in found.items()}
+            entities[f"{topic['Name']}/{subscription['Name']}"] = subscription["Properties"]
+    return {path: {k.lower(): v for k, v in each.items()} for path, each in entities.items()}
 
 
 def bus_entities(files: Mapping[str, BicepFile]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def bus_entities(files: Mapping[str, BicepFile]) -> dict[str, Any]:
         for each in file.resources
         if each.body is not None and each.type != BUS
     }
-    found: dict[str, Any] = {}
+    entities: dict[str, Any] = {}
     for each in file.resources:
         if each.type in {f"{BUS}/queues", f"{BUS}/topics"}:
             path = bodies[each.symbol]["name"]
@@ -134,21 +134,21 @@ def bus_entities(files: Mapping[str, BicepFile]) -> dict[str, Any]:
             path = f"{bodies[parents[each.symbol]]['name']}/{bodies[each.symbol]['name']}"
         else:
             continue
-        found[path] = {k.lower(): v for k, v in bodies[each.symbol]["properties"].items()}
-    return found
+        entities[path] = {k.lower(): v for k, v in bodies[each.symbol]["properties"].items()}
+    return entities
 
 
 def laptop_subscriptions(config: Any) -> dict[str, Any]:
     """Name -> what event-grid.json says of it."""
-    found: dict[str, Any] = {}
+    subscriptions: dict[str, Any] = {}
     for each in config["eventSubscriptions"]:
         delivery = each["properties"].get("deliveryWithResourceIdentity", each["properties"])
-        found[each["name"]] = {
+        subscriptions[each["name"]] = {
             "source": each["topic"],
             "queue": delivery["destination"]["properties"]["resourceId"].rpartition("/")[2],
             **_delivery(each["properties"]),
         }
-    return found
+    return subscriptions
 
 
 def event_subscriptions(files: Mapping[str, BicepFile]) -> dict[str, Any]:
@@ -156,18 +156,18 @@ def event_subscriptions(files: Mapping[str, BicepFile]) -> dict[str, Any]:
     main, target = files[MAIN], files["event-subscription.bicep"]
     (resource,) = (each for each in target.resources if not each.existing)
     assert resource.body is not None, "a subscription has properties"
-    found: dict[str, Any] = {}
+    subscriptions: dict[str, Any] = {}
     for module in main.modules:
         if module.path != target.path.name:
             continue
         nodes = module_parameters(module)
-        given = {name: evaluate(node, main) for name, node in nodes.items()}
-        found[given["subscriptionName"]] = {
+        arguments = {name: evaluate(node, main) for name, node in nodes.items()}
+        subscriptions[arguments["subscriptionName"]] = {
             "source": SOURCES.get(text(nodes["topicName"]).partition(".")[0]),
             "queue": _queue(files, main, nodes["queueId"]),
-            **_delivery(evaluate(resource.body, target, given)["properties"]),
+            **_delivery(evaluate(resource.body, target, arguments)["properties"]),
         }
-    return found
+    return subscriptions
 
 
 def _delivery(subscription: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ MANAGED = {
 }
 
 
-def with_backend(host: dict[str, Any], backend: str) -> dict[str, Any]:
+def set_backend(host: dict[str, Any], backend: str) -> dict[str, Any]:
     """host.json for a value of `LANDFALL_DURABLE_BACKEND`.
 
     Raises:
@@ -42,7 +42,7 @@ def main() -> int:
     """Write host.json if its backend is another one."""
     before = json.loads(HOST.read_text("utf-8"))
     backend = os.environ.get("LANDFALL_DURABLE_BACKEND") or "azureStorage"
-    after = with_backend(before, backend)
+    after = set_backend(before, backend)
     if after != before:
         HOST.write_text(json.dumps(after, indent=2) + "\n", "utf-8")
         print(f"host.json: the durable backend is {backend}")  # noqa: T201

@@ -45,9 +45,9 @@ def batch(now: datetime) -> dict[str, bytes]:
     return {**files, "_SUCCESS": b""}
 
 
-def ended_run(runs: list[dict[str, Any]], known: set[str]) -> dict[str, Any] | None:
+def ended_run(runs: list[dict[str, Any]], earlier: set[str]) -> dict[str, Any] | None:
     """The new run that has ended, if there is one."""
-    new = (each for each in runs if each["id"] not in known and each["state"] in ENDS)
+    new = (each for each in runs if each["id"] not in earlier and each["state"] in ENDS)
     return next(new, None)
 
 
@@ -61,15 +61,15 @@ def lacks_a_role(run: Mapping[str, Any]) -> bool:
 
 def links(run: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
     """Return the address of the run's page."""
-    found = [f"{environment['LANDFALL_URL']}/api/runs/{run['id']} (with a function key)"]
+    addresses = [f"{environment['LANDFALL_URL']}/api/runs/{run['id']} (with a function key)"]
     if "LANDFALL_WORKSPACE_NAME" in environment:
         workspace = (
             f"/subscriptions/{environment['LANDFALL_SUBSCRIPTION_ID']}"
             f"/resourceGroups/{environment['LANDFALL_WORKSPACE_RESOURCE_GROUP']}"
             f"/workspaces/{environment['LANDFALL_WORKSPACE_NAME']}"
         )
-        found.append(f"https://ml.azure.com/runs/{run['id']}?wsid={workspace}")
-    return found
+        addresses.append(f"https://ml.azure.com/runs/{run['id']}?wsid={workspace}")
+    return addresses
 
 
 def main(environment: Mapping[str, str]) -> int:
@@ -78,7 +78,7 @@ def main(environment: Mapping[str, str]) -> int:
     key = environment.get("LANDFALL_FUNCTION_KEY") or patiently(
         lambda: _function_key(environment), "smoke test: the function key"
     )
-    known = {
+    earlier = {
         each["id"] for each in patiently(lambda: _runs(environment, key), "smoke test: the app")
     }
     container = landing_container(environment)
@@ -94,12 +94,12 @@ def main(environment: Mapping[str, str]) -> int:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         try:
-            run = ended_run(_runs(environment, key), known)
+            run = ended_run(_runs(environment, key), earlier)
         except OSError as error:  # a new instance starts, or the network hiccups: asked again
             print(f"smoke test: {error}; asking again", flush=True)  # noqa: T201
             run = None
         if run is not None and lacks_a_role(run):
-            known.add(run["id"])
+            earlier.add(run["id"])
             print(f"smoke test: run {run['id']} was refused, roles take minutes; again", flush=True)  # noqa: T201
             time.sleep(WAITS_SECONDS[2])
             land(container)

@@ -36,10 +36,10 @@ def _listed(value: Any) -> Any:
 
 
 def _each_once(questions: list[Approval]) -> list[Approval]:
-    asked = [each.before for each in questions]
-    if PROMOTION in asked:
+    steps = [each.before for each in questions]
+    if PROMOTION in steps:
         raise ValueError("a promotion is approved as workspaces.yml says: declare `approve` there")
-    if len(set(asked)) < len(asked):
+    if len(set(steps)) < len(steps):
         raise ValueError("two questions are before the same step")
     return questions
 

@@ -23,7 +23,7 @@ class Bounds(Section):
     """The greatest value. Not less than `at_least`."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> Bounds:
+    def _check_order(self) -> Bounds:
         if self.at_least is None and self.at_most is None:
             raise ValueError("neither at_least nor at_most is set")
         if None not in (self.at_least, self.at_most) and self.at_most < self.at_least:  # pyright: ignore[reportOperatorIssue] - neither is None

@@ -54,7 +54,7 @@ class ClosedDays(Section):
     """The last of them; the same for one day."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> ClosedDays:
+    def _check_order(self) -> ClosedDays:
         if self.last < self.first:
             raise ValueError("last is before first")
         return self
@@ -85,12 +85,12 @@ class Windows(Section):
         zone = ZoneInfo(self.time_zone)
         this_minute = now.astimezone(UTC).replace(second=0, microsecond=0)
         after = (this_minute - _MINUTE).astimezone(zone)
-        while (found := next(CronSim(expression, after), None)) is not None:
-            if found - now > SEARCHED:
+        while (candidate := next(CronSim(expression, after), None)) is not None:
+            if candidate - now > SEARCHED:
                 return None
-            closed = [it.last for it in self.closed if it.first <= found.date() <= it.last]
+            closed = [it.last for it in self.closed if it.first <= candidate.date() <= it.last]
             if not closed:
-                return found.astimezone(UTC)
+                return candidate.astimezone(UTC)
             following = max(closed) + timedelta(days=1)
             midnight = datetime(following.year, following.month, following.day, tzinfo=zone)
             after = (midnight.astimezone(UTC) - _MINUTE).astimezone(zone)

@@ -67,10 +67,10 @@ class Parameter(Section):
 
 
 def problem_with(
-    declared: Mapping[str, Parameter], given: Mapping[str, Value]
+    declared: Mapping[str, Parameter], values: Mapping[str, Value]
 ) -> tuple[str, str] | None:
     """The first given value that does not fit: its name, and why; None if all do."""
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in declared:
             return name, f"there is no such parameter; there are: {', '.join(declared) or 'none'}"
         problem = declared[name].refuses(value)
@@ -79,8 +79,8 @@ def problem_with(
     return None
 
 
-def with_defaults(
-    declared: Mapping[str, Parameter], given: Mapping[str, Value]
+def fill_defaults(
+    declared: Mapping[str, Parameter], values: Mapping[str, Value]
 ) -> dict[str, Value]:
     """The value of each declared parameter."""
-    return {name: given.get(name, each.default) for name, each in declared.items()}
+    return {name: values.get(name, each.default) for name, each in declared.items()}

@@ -112,13 +112,13 @@ def select(
 
     Without `newest` and `last_days`, the result is `own`, or all partitions.
     """
-    found = sorted({each for each in partitions if own is None or each <= own})
+    selected = sorted({each for each in partitions if own is None or each <= own})
     if newest is not None:
-        return found[-newest:]
+        return selected[-newest:]
     if last_days is not None:
         last = now if own is None else own.begins_at
         first_day = last.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
             days=last_days - 1
         )
-        return [each for each in found if each.begins_at >= first_day]
-    return found if own is None else [each for each in found if each == own]
+        return [each for each in selected if each.begins_at >= first_day]
+    return selected if own is None else [each for each in selected if each == own]

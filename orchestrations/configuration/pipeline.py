@@ -144,7 +144,7 @@ class Settle(Section):
     it, it waits until enough has changed."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> Settle:
+    def _check_order(self) -> Settle:
         if self.maximum_wait_seconds < self.quiet_seconds:
             raise ValueError("maximum_wait_seconds is shorter than quiet_seconds")
         if self.maximum_age_seconds is not None and self.minimum_change is None:

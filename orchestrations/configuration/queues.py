@@ -77,11 +77,11 @@ class Queues(Section):
     power_usage_effectiveness: float | None = Field(
         default=None, ge=1, le=10, exclude_if=lambda it: it is None
     )
-    """The energy of the data center for each unit of energy of its nodes."""
+    """The energy of the data centre for each unit of energy of its nodes."""
     grams_co2e_per_kwh: float | None = Field(
         default=None, ge=0, le=10_000, exclude_if=lambda it: it is None
     )
-    """The carbon intensity of the data center's electricity."""
+    """The carbon intensity of the data centre's electricity."""
     usage_half_life_days: float = Field(default=7.0, gt=0, le=366)
     """After so many days, a queue's borrowed usage counts half."""
     reserve_after_seconds: float = Field(default=600.0, ge=0, le=7 * 86_400)
@@ -95,14 +95,14 @@ class Queues(Section):
         _refuse_twice("clusters of flavors", [flavor.cluster for flavor in self.flavors])
         _refuse_twice("queues", [queue.name for queue in self.queues])
         _refuse_twice("prices", [f"{price.size} ({price.priority})" for price in self.prices])
-        known = {flavor.name for flavor in self.flavors}
+        flavors = {flavor.name for flavor in self.flavors}
         for queue in self.queues:
             names = [quota.flavor for quota in queue.quotas]
             _refuse_twice(f"quotas of queue {queue.name}", names)
-            if unknown := sorted(set(names) - known):
+            if unknown := sorted(set(names) - flavors):
                 raise ValueError(
                     f"queue {queue.name} has a quota of the flavor {unknown[0]!r}, which is not "
-                    f"among the flavors: {', '.join(sorted(known))}"
+                    f"among the flavors: {', '.join(sorted(flavors))}"
                 )
         for flavor in self.flavors:
             nominal = self.nominal_quotas(flavor.name)

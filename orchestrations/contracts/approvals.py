@@ -133,7 +133,7 @@ def refusal_of(
         shown_hash: the hash of what the person saw.
         roles: the person's, where Entra has checked them.
     """
-    name, known = question.agreed.id, question.answer
+    name, recorded = question.agreed.id, question.answer
     if shown_hash != question.hash:
         return "approval-changed", (
             f"what is agreed to in {name} has changed: its hash is {question.hash}, and the answer "
@@ -145,10 +145,10 @@ def refusal_of(
     if question.rule.by and names.isdisjoint(question.rule.by):
         allowed = ", ".join(question.rule.by)
         return "not-allowed-to-answer", f"{answer.by} may not answer {name}; these may: {allowed}"
-    if known is not None and (known.verb, known.by) == (answer.verb, answer.by):
+    if recorded is not None and (recorded.verb, recorded.by) == (answer.verb, answer.by):
         return None
-    if known is not None:
-        return "approval-over", f"{name} is answered already: {known.sentence}"
+    if recorded is not None:
+        return "approval-over", f"{name} is answered already: {recorded.sentence}"
     if answer.at >= question.deadline:
         over = _utc(question.deadline)
         return "approval-over", f"the time for an answer to {name} is over since {over}"

@@ -108,8 +108,8 @@ class ActivityRequest(Contract, Generic[Result]):
     """
 
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = PATIENT
-    """The pauses after failed attempts; after the last pause follows the last attempt. The SDK
-    clients in activities retry first and honor Retry-After; these retries are for longer faults."""
+    """The pauses after failed attempts; the last attempt follows the last pause. The SDK clients in
+    activities retry first and honour Retry-After; these retries are for longer faults."""
 
     LIMIT_SECONDS: ClassVar[float] = 110.0
     """The time limit of an attempt. It avoids `functionTimeout`, which would end the whole process
@@ -128,6 +128,6 @@ class ActivityRequest(Contract, Generic[Result]):
 
 
 class QuickRequest(ActivityRequest[Result], Generic[Result]):
-    """Base of inputs of activities whose results are asked for again anyway, or done without."""
+    """Base of inputs of activities whose callers repeat the call, or continue without a result."""
 
     PAUSES_SECONDS: ClassVar[tuple[float, ...]] = QUICK

@@ -38,7 +38,7 @@ class WaitingRun(Contract):
 
     @property
     def lacks_quota(self) -> bool:
-        """Whether Azure ML could not provide one of its options when it asked."""
+        """Whether one of its options exceeded the quota when the run requested nodes."""
         return any(each.shortage is not None for each in self.options)
 
 

@@ -117,11 +117,11 @@ class Comparison(_Part):
         slack = _TOLERANCE * math.sqrt(self.whole.samples * self.whole.squares)
         for group, parts in groups.items():
             for key in type(self.whole).model_fields:
-                found, wanted = sum(getattr(it, key) for it in parts), getattr(self.whole, key)
+                total, wanted = sum(getattr(it, key) for it in parts), getattr(self.whole, key)
                 allowed = 0.0 if isinstance(wanted, int) else slack
-                if abs(found - wanted) > allowed:
+                if abs(total - wanted) > allowed:
                     raise ValueError(
-                        f"the slices {group}: do not add up: their {key} is {found:.10g}, and "
+                        f"the slices {group}: do not add up: their {key} is {total:.10g}, and "
                         f"that of whole is {wanted:.10g}"
                     )
         return self

@@ -54,7 +54,7 @@ class FreezeStart(Contract):
     part: str | None = None
     """The part of the manifest that is listed already."""
     quarantined: int = 0
-    """How many blobs of it were left out since a trainer refused them."""
+    """How many of its blobs were left out because a trainer refused them."""
 
 
 class FreezeManifest(ActivityRequest[FreezeStart]):
@@ -81,7 +81,7 @@ class ListedRange(Piece):
     part: str | None
     """The manifest part of this piece; None if it held no data."""
     quarantined: int = 0
-    """How many blobs of it were left out since a trainer refused them."""
+    """How many of its blobs were left out because a trainer refused them."""
 
 
 class ListRange(ActivityRequest[ListedRange]):

@@ -72,7 +72,7 @@ class LandingRequest(Contract):
 
     @property
     def has_reason(self) -> bool:
-        """Whether somebody asked for it: then it is not subject to how much has changed."""
+        """Whether it was requested for a reason: it is then trained on, however little changed."""
         return self.reason is not None or bool(self.parameters)
 
     @field_validator("pipeline", mode="before")

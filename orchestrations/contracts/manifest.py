@@ -58,7 +58,7 @@ def copy_name(line: ManifestLine) -> str:
     return f"{content[:2]}/{content}{extension[0] if extension else ''}"
 
 
-def with_copies(lines: bytes) -> bytes:
+def add_copy_names(lines: bytes) -> bytes:
     """Add the key `file`, the path of the copy, to encoded lines."""
     decoded = map(decode_line, lines.splitlines())
     return "".join(
@@ -124,12 +124,12 @@ class EncodedLine(NamedTuple):
 
 def parse_lines(lines: Sequence[bytes]) -> list[EncodedLine]:
     """Read all lines at once: ten million one by one would take minutes."""
-    found = [
+    parsed = [
         EncodedLine(path, int(size), md5, etag)
         for path, size, md5, etag in _LINE.findall(b"\n".join(lines))
     ]
-    assert len(found) == len(lines), "a line was not written by `encode_line`"
-    return found
+    assert len(parsed) == len(lines), "a line was not written by `encode_line`"
+    return parsed
 
 
 def text_of(encoded: bytes) -> str:

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from orchestrations.configuration.checks import Bounds, Checks, CheckStage, MinimumChange
-from orchestrations.configuration.parameters import Value, problem_with, with_defaults
+from orchestrations.configuration.parameters import Value, fill_defaults, problem_with
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.datasets import Configuration, Dataset
 from orchestrations.contracts.difference import Difference
@@ -178,7 +178,7 @@ def too_little(minimum: MinimumChange, difference: Difference) -> str | None:
         return None
     differing = difference.differing
     share = _share(differing.blobs, difference.before.blobs)
-    asked = [
+    thresholds = [
         (needed, actual, told)
         for needed, actual, told in (
             (minimum.files, differing.blobs, f"{differing.blobs} of {minimum.files} files"),
@@ -187,9 +187,9 @@ def too_little(minimum: MinimumChange, difference: Difference) -> str | None:
         )
         if needed is not None
     ]
-    if any(actual >= needed for needed, actual, _ in asked):
+    if any(actual >= needed for needed, actual, _ in thresholds):
         return None
-    told = " and ".join(told for _, _, told in asked)
+    told = " and ".join(told for _, _, told in thresholds)
     return f"{told} have changed since the last training (settle.minimum_change)"
 
 
@@ -211,7 +211,7 @@ def checks_before_training(
 
 
 def first_attempt(
-    asked: LandingRequest,
+    request: LandingRequest,
     dataset: Dataset,
     configuration: Configuration,
     comparison: BatchComparison,
@@ -223,19 +223,21 @@ def first_attempt(
     Raises:
         InvalidPipeline: the configuration does not take the request's parameters any more.
     """
-    declared, given = configuration.pipeline.parameters, asked.parameters
-    problem = problem_with(declared, given)
+    declared, values = configuration.pipeline.parameters, request.parameters
+    problem = problem_with(declared, values)
     if problem is not None:
         raise InvalidPipeline(f"the request's parameter {problem[0]}: {problem[1]}")
-    checks = checks_before_training(comparison, configuration.pipeline, has_reason=asked.has_reason)
+    checks = checks_before_training(
+        comparison, configuration.pipeline, has_reason=request.has_reason
+    )
     return RunRequest(
         pipeline=configuration.pipeline,
         dataset=dataset,
         attempt=1,
-        receiver=asked.receiver,
+        receiver=request.receiver,
         configuration=configuration.hash,
-        reason=asked.reason,
-        parameters=with_defaults(declared, given),
+        reason=request.reason,
+        parameters=fill_defaults(declared, values),
         checks=checks,
         base=comparison.base if checks else None,
         difference=comparison.difference,
@@ -265,32 +267,32 @@ class LastRound:
         return self.next_attempt_at is None or now < self.next_attempt_at + ATTEMPT_OVERDUE
 
 
-def why_no_further_round(asked: ClaimDataset, last: LastRound) -> str | None:
+def why_no_further_round(claim: ClaimDataset, last: LastRound) -> str | None:
     """Why a batch does not start a further round, and how to ask again; None if it does.
 
     Args:
-        asked: by a batch that has no round yet.
+        claim: by a batch that has no round yet.
         last: the newest round on its content.
     """
-    pipeline = asked.request.pipeline.name
+    pipeline = claim.request.pipeline.name
     trained = f"run {last.run} was started for the same content"
     how = f"to train on it again, request a run of {pipeline} with a reason"
-    is_released = asked.released or asked.opened_by == "release"
-    was_cancelled = last.state == "cancelled" and asked.opened_by in ("request", "release")
-    known = None not in (asked.request.configuration, last.configuration)
-    has_other_files = known and asked.request.configuration != last.configuration
+    is_released = claim.released or claim.opened_by == "release"
+    was_cancelled = last.state == "cancelled" and claim.opened_by in ("request", "release")
+    known = None not in (claim.request.configuration, last.configuration)
+    has_other_files = known and claim.request.configuration != last.configuration
     if was_cancelled or (last.ended_by is not None and (is_released or has_other_files)):
         return None
-    if asked.opened_by != "request":
+    if claim.opened_by != "request":
         return f"{trained}: {how}"
-    if has_other_files or asked.request.parameters != last.parameters:
+    if has_other_files or claim.request.parameters != last.parameters:
         return None
-    if asked.request.reason is None:
+    if claim.request.reason is None:
         return (
             f"{trained}, and neither pipeline.yml nor job.yml nor its code has changed since, and "
             f"the parameters are the same: {how}"
         )
-    if last.is_under_way(asked.request.dataset.frozen_at):
+    if last.is_under_way(claim.request.dataset.frozen_at):
         return (
             f"{trained} and has not ended: its model answers the request; when it has ended, {how}"
         )

@@ -81,14 +81,14 @@ def freeze(
         parts=[] if start.part is None else [start.part],
         quarantined=start.quarantined,
     )
-    given = Freezing(
+    child_input = Freezing(
         commit=listed,
         is_copied=configuration.pipeline.dataset.freeze == "copy",
         ranges=Lanes(count=start.ranges),
     )
     try:
         outcome = yield context.call_sub_orchestrator(
-            freezing.__name__, given.to_dict(), freezing_instance(pipeline, name)
+            freezing.__name__, child_input.to_dict(), freezing_instance(pipeline, name)
         )
     except Exception as error:  # the SDK raises plain Exception: it was terminated, for example
         raise parse_fault(str(error)) from error

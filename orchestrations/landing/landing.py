@@ -37,7 +37,7 @@ from orchestrations.landing.decisions import Hold, decide, first_attempt
 from orchestrations.landing.freezing import freeze
 from orchestrations.landing.settling import (
     Wait,
-    before_listing,
+    decide_to_list,
     has_more,
     is_marked,
     judge_listing,
@@ -59,7 +59,7 @@ _Settled = Dataset | Literal["overdue"] | InvalidManifest
 def landing(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any] | None]:
     """Land one batch after another until no new data arrives.
 
-    1. Wait until the batch may be complete (`settling.before_listing`), by the rules that are
+    1. Wait until the batch may be complete (`settling.decide_to_list`), by the rules that are
        deployed at each wake-up. Triggers keep the newest event's time in a small record, so that
        the cost of a wait does not grow with the zone. The external event `wake_up` (the marker has
        landed) ends a wait early.
@@ -198,7 +198,7 @@ class _Batch:
             if not self.request.settled:
                 asked_at = self.context.current_utc_datetime
                 activity = self.activity = yield from self.read_activity()
-                decision = before_listing(
+                decision = decide_to_list(
                     activity, activity.rules, opened_at=self.opened_at, now=asked_at
                 )
             if decision == "list":

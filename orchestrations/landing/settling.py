@@ -24,14 +24,14 @@ class Wait:
     until: datetime
 
 
-def before_listing(
+def decide_to_list(
     activity: ZoneActivity, rules: SettlingRules, *, opened_at: datetime, now: datetime
 ) -> Literal["list", "overdue"] | Wait:
     """Decide by the newest event and the marker whether to list the zone.
 
     Without a marker: list when the newest event is `quiet_seconds` old, or when the batch was
     opened `maximum_wait_seconds` ago. With a marker: list when the marker is at least as new as the
-    newest event. If no event is known, list. Events may be lost, so `by_listing` makes the final
+    newest event. If no event is known, list. Events may be lost, so `judge_dataset` makes the final
     decision.
 
     Args:
@@ -73,15 +73,15 @@ def judge_listing(
         now: the orchestration's time, UTC.
     """
     if dataset is None:
-        return overtaken(rules, opened_at=opened_at, now=now)
+        return judge_overtaken_freeze(rules, opened_at=opened_at, now=now)
     if activity is None:
         return "whole"
     if rules != activity.rules:
         return Wait(now)
-    return by_listing(dataset, activity.marker_at, rules, opened_at=opened_at)
+    return judge_dataset(dataset, activity.marker_at, rules, opened_at=opened_at)
 
 
-def by_listing(
+def judge_dataset(
     dataset: Dataset, marker_at: datetime | None, rules: SettlingRules, *, opened_at: datetime
 ) -> Literal["empty", "whole", "overdue"] | Wait:
     """Decide by the listing itself, which includes blobs whose events were lost.
@@ -108,7 +108,7 @@ def by_listing(
     return "whole" if settle.without_marker == "train" else "overdue"
 
 
-def overtaken(
+def judge_overtaken_freeze(
     rules: SettlingRules, *, opened_at: datetime, now: datetime
 ) -> Literal["overdue"] | Wait:
     """Decide after a freeze without a manifest: blobs were overwritten before they were copied.

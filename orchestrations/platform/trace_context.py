@@ -34,15 +34,15 @@ class TraceContext:
     @classmethod
     def parse(cls, header: object) -> Self | None:
         """The context in a header; None if it is missing or invalid by the standard."""
-        found = _FORM.fullmatch(header) if isinstance(header, str) else None
-        if found is None:
+        match = _FORM.fullmatch(header) if isinstance(header, str) else None
+        if match is None:
             return None
-        version, trace_id, span_id = found["version"], found["trace"], found["span"]
-        if version == "ff" or (version == "00" and found["rest"]):
+        version, trace_id, span_id = match["version"], match["trace"], match["span"]
+        if version == "ff" or (version == "00" and match["rest"]):
             return None
         if not trace_id.strip("0") or not span_id.strip("0"):
             return None
-        return cls(trace_id, span_id, sampled=bool(int(found["flags"], 16) & _SAMPLED))
+        return cls(trace_id, span_id, sampled=bool(int(match["flags"], 16) & _SAMPLED))
 
     @classmethod
     def root(cls, *name: str, sampled: bool = True) -> Self:

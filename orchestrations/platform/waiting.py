@@ -32,7 +32,7 @@ CAPACITY_LIMIT_SECONDS = 1_200.0
 # A run that waits for nodes. It is woken when they are returned, so most of its polls find nothing.
 FIRST_NODES_DELAY = timedelta(minutes=1)
 NODES_GENERATION = timedelta(hours=1)
-# What nobody reports is tried again after these delays.
+# If no event reports a change, the wait polls after these delays.
 FIRST_DELAY = timedelta(seconds=15)
 LAST_DELAY = timedelta(minutes=15)
 ENDED: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})

@@ -63,37 +63,38 @@ def judge_answers(
     return worst(*found) if found else Passed()
 
 
-def _judge(guards: Guards, guard: AnswerGuard, found: AnswerMeasurement) -> Verdict:
+def _judge(guards: Guards, guard: AnswerGuard, measurement: AnswerMeasurement) -> Verdict:
     least, setting = guards.minimum_requests, f"deploy.guards.answers: {guard.label}"
-    if found.answers < least:
-        return Wait(f"{found.answers} of {least} collected answers")
-    lacking = found.without / found.answers if found.answers else 0.0
+    if measurement.answers < least:
+        return Wait(f"{measurement.answers} of {least} collected answers")
+    lacking = measurement.without / measurement.answers if measurement.answers else 0.0
     if lacking > guards.error_rate:
         return Broken(
-            f"{lacking:.1%} of {found.answers} answers have no {guard.field!r} to measure; "
+            f"{lacking:.1%} of {measurement.answers} answers have no {guard.field!r} to measure; "
             f"{setting}, and deploy.guards.error_rate is {guards.error_rate:.1%}"
         )
-    if (guard.joins or guard.max_change is not None) and found.compared < least:
-        return Wait(f"{found.compared} of {least} answers to compare with; {setting}")
-    breach = next(_breaches(guard, found), None)
+    if (guard.joins or guard.max_change is not None) and measurement.compared < least:
+        return Wait(f"{measurement.compared} of {least} answers to compare with; {setting}")
+    breach = next(_breaches(guard, measurement), None)
     return Passed() if breach is None else Broken(f"{setting} is {breach}")
 
 
-def _breaches(guard: AnswerGuard, found: AnswerMeasurement) -> Iterator[str]:
+def _breaches(guard: AnswerGuard, measurement: AnswerMeasurement) -> Iterator[str]:
     """Texts with numbers for the limits that a metric exceeds; none without a value."""
-    if found.value is None:
+    if measurement.value is None:
         return
-    about = f"{found.value:.4g} of {found.compared if guard.joins else found.answers} answers"
-    if guard.min is not None and found.value < guard.min:
+    answers = measurement.compared if guard.joins else measurement.answers
+    about = f"{measurement.value:.4g} of {answers} answers"
+    if guard.min is not None and measurement.value < guard.min:
         yield f"{about}; min is {guard.min:.4g}"
-    if guard.max is not None and found.value > guard.max:
+    if guard.max is not None and measurement.value > guard.max:
         yield f"{about}; max is {guard.max:.4g}"
-    if guard.max_change is None or found.reference is None:
+    if guard.max_change is None or measurement.reference is None:
         return
-    if abs(found.value - found.reference) > guard.max_change:
+    if abs(measurement.value - measurement.reference) > guard.max_change:
         yield (
-            f"{about}, and {found.reference:.4g} of {found.compared} of the current model; "
-            f"max_change is {guard.max_change:.4g}"
+            f"{about}, and {measurement.reference:.4g} of {measurement.compared} of the current "
+            f"model; max_change is {guard.max_change:.4g}"
         )
 
 

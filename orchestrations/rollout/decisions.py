@@ -43,7 +43,7 @@ class Broken:
 Verdict = Wait | Passed | Broken
 
 
-def decided_step(state: RolloutState, step: int) -> int:
+def step_to_decide(state: RolloutState, step: int) -> int:
     """The step that a person's decision is about; `BEFORE_STEPS` before the first one."""
     return step if rule_of_rollout(state).has_steps else BEFORE_STEPS
 
@@ -58,7 +58,7 @@ def steps_of(
 
 
 def questions_before(
-    asked: Sequence[Approval], steps: Sequence[RolloutStep], number: int
+    questions: Sequence[Approval], steps: Sequence[RolloutStep], number: int
 ) -> Sequence[Approval]:
     """The questions that are asked before the traffic of a step: one, or two if it is the only one.
 
@@ -66,7 +66,7 @@ def questions_before(
     """
     first_live = next(each for each, step in enumerate(steps) if step.mirror is None)
     before = {"rollout": first_live, "full-traffic": len(steps) - 1}
-    return [each for each in asked if before.get(each.before) == number]
+    return [each for each in questions if before.get(each.before) == number]
 
 
 def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) -> EndpointTraffic:
@@ -85,7 +85,7 @@ def traffic_of(step: RolloutStep, deployment: str, previous: EndpointTraffic) ->
     )
 
 
-def without(traffic: EndpointTraffic, deployment: str) -> EndpointTraffic:
+def traffic_without(traffic: EndpointTraffic, deployment: str) -> EndpointTraffic:
     """An endpoint's traffic without a deployment, so that a rollback does not restore it."""
     if deployment not in {**traffic.traffic, **traffic.mirror}:
         return traffic

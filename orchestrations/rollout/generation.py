@@ -46,9 +46,9 @@ from orchestrations.rollout.decisions import (
     Broken,
     Passed,
     Verdict,
-    decided_step,
     judge_step,
     kind_of,
+    step_to_decide,
     steps_of,
     worst,
 )
@@ -63,25 +63,25 @@ class ContinuesAsNew(Exception):
 class RolloutGeneration:
     """State of one generation of `rollout`."""
 
-    def __init__(self, context: DurableOrchestrationContext, given: RolloutInput) -> None:
+    def __init__(self, context: DurableOrchestrationContext, rollout_input: RolloutInput) -> None:
         self.context = context
-        self.request = given.request
-        deploy, model = given.request.pipeline.deploy, given.request.model
+        self.request = rollout_input.request
+        deploy, model = rollout_input.request.pipeline.deploy, rollout_input.request.model
         assert deploy is not None, "only pipelines with deploy have rollouts"
         self.deploy: Deploy = deploy
-        attempt = given.request.attempt
+        attempt = rollout_input.request.attempt
         self.id = rollout_id(deploy.endpoint, model.version, attempt)
-        self.deployment = given.request.deployment or deployment_name(model.version)
+        self.deployment = rollout_input.request.deployment or deployment_name(model.version)
         self.smoke_job = smoke_job(deploy.endpoint, self.deployment, attempt)
         self.log = ReplayLogger(context)
         self.timer = InterruptibleTimer(context)
         self.polls = 0
         now = context.current_utc_datetime
-        self.progress = given.progress or RolloutProgress(state="waiting", since=now)
+        self.progress = rollout_input.progress or RolloutProgress(state="waiting", since=now)
         self.status = RolloutStatus(
             id=self.id,
-            pipeline=given.request.pipeline.name,
-            run=given.request.run,
+            pipeline=rollout_input.request.pipeline.name,
+            run=rollout_input.request.run,
             model=model,
             endpoint=deploy.endpoint,
             deployment=self.deployment,
@@ -90,7 +90,7 @@ class RolloutGeneration:
             step=self.progress.step,
             steps=len(self.steps),
             reason=self.progress.reason,
-            at_once=given.request.at_once,
+            at_once=rollout_input.request.at_once,
         )
         self.show()
 
@@ -118,7 +118,7 @@ class RolloutGeneration:
 
     @property
     def is_rollback(self) -> bool:
-        """Whether a person rolls the champion back: that waits for no window and no approval."""
+        """Whether a person rolls the champion back, which waits for no window or approval."""
         change = self.request.champion
         return change is not None and change.verb == "rollback"
 
@@ -214,7 +214,7 @@ class RolloutGeneration:
         )
 
     def end_outage(self) -> None:
-        """Everything is known again."""
+        """End the outage, if there is one."""
         if self.progress.unknown_since is not None:
             total = self.outages.total_seconds()
             self.note(unknown_since=None, alerted=False, outage_seconds=total)
@@ -244,7 +244,7 @@ class RolloutGeneration:
 
     def read_directions(self) -> Step[Directions]:
         """Read what people and newer models ask of the rollout."""
-        step = decided_step(self.progress.state, self.progress.step)
+        step = step_to_decide(self.progress.state, self.progress.step)
         request = ReadDirections(rollout=self.id, endpoint=self.deploy.endpoint, step=step)
         return (yield from self.call(request))
 

@@ -37,7 +37,7 @@ from orchestrations.rollout.decisions import (
     main_deployment,
     poll_delay,
     traffic_of,
-    without,
+    traffic_without,
 )
 from orchestrations.rollout.generation import ContinuesAsNew, RolloutGeneration
 
@@ -153,12 +153,12 @@ def _waiting(run: RolloutGeneration) -> Delay:
     request = EnsureEndpoint(
         endpoint=run.deploy.endpoint, kind=run.deploy.kind, pipeline=run.request.pipeline.name
     )
-    found = yield from run.call(request)
-    if found == EndpointTraffic(traffic={run.deployment: WHOLE_PERCENT}):
+    traffic = yield from run.call(request)
+    if traffic == EndpointTraffic(traffic={run.deployment: WHOLE_PERCENT}):
         # It is live already. Without this, a rollback would leave the endpoint without traffic.
         yield from _go_live(run, previous=EndpointTraffic())
     else:
-        run.move("deploying", previous=without(found, run.deployment))
+        run.move("deploying", previous=traffic_without(traffic, run.deployment))
     return None
 
 
@@ -167,12 +167,12 @@ def _deploying(run: RolloutGeneration) -> Delay:
         yield from run.announce("deploying")
     yield from _is_promoted(run)
     request = EnsureDeployment(rollout=run.id, deployment=run.deployment, request=run.request)
-    found = yield from run.call(request)
-    if found.state == "ready":
+    provisioned = yield from run.call(request)
+    if provisioned.state == "ready":
         run.move("testing")
         return None
-    if found.state == "failed":
-        raise DeploymentRejected(found.message or "the deployment could not be provisioned")
+    if provisioned.state == "failed":
+        raise DeploymentRejected(provisioned.message or "the deployment could not be provisioned")
     waited = run.since(run.first_seen())
     if waited > PROVISIONING_LIMIT:
         raise DeadlineExceeded(
@@ -340,11 +340,11 @@ def _directions(run: RolloutGeneration) -> Generator[Any, Any, Directions]:
     Raises:
         _Ends: a person rolls it back.
     """
-    asked = yield from run.read_directions()
-    decision = asked.decision
+    directions = yield from run.read_directions()
+    decision = directions.decision
     if decision is not None and decision.verb == "rollback":
         raise _Ends("rolled_back", f"rolled back by {decision.by}: {decision.reason}")
-    return asked
+    return directions
 
 
 def _is_promoted(run: RolloutGeneration) -> Generator[Any, Any, bool]:
@@ -353,10 +353,10 @@ def _is_promoted(run: RolloutGeneration) -> Generator[Any, Any, bool]:
     Raises:
         _Ends: a person rolls the rollout back, or a newer model supersedes it.
     """
-    asked = yield from _directions(run)
-    if asked.superseded_by is not None:
-        raise _superseded(asked.superseded_by)
-    return asked.decision is not None
+    directions = yield from _directions(run)
+    if directions.superseded_by is not None:
+        raise _superseded(directions.superseded_by)
+    return directions.decision is not None
 
 
 def _superseded(by: str) -> _Ends:

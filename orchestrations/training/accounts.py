@@ -108,10 +108,10 @@ def settle(
     lengths = document.lengths
     # A job that never ran is not a sample of the pipeline's durations.
     if cost.node_seconds:
-        known = next((each for each in lengths if each.pipeline == entry.pipeline), None)
-        seconds = (*(known.seconds if known else ()), cost.node_seconds / cost.nodes)
+        existing = next((each for each in lengths if each.pipeline == entry.pipeline), None)
+        seconds = (*(existing.seconds if existing else ()), cost.node_seconds / cost.nodes)
         added = JobLengths(pipeline=entry.pipeline, seconds=seconds[-LENGTHS_KEPT:])
-        lengths = (*(each for each in lengths if each is not known), added)
+        lengths = (*(each for each in lengths if each is not existing), added)
     return document.model_copy(
         update={
             "admitted": tuple(each for each in document.admitted if each is not entry),
@@ -176,14 +176,14 @@ def _usage_at(document: Admission, now: datetime) -> tuple[BorrowedUsage, ...]:
     # Node-seconds of one node held over the whole interval, each second decayed by its age.
     added_per_node = (1 - kept) * half_life / math.log(2)
     nodes, usage = held(document), {(each.queue, each.flavor): each for each in document.usage}
-    found: list[BorrowedUsage] = []
+    usages: list[BorrowedUsage] = []
     for queue, flavor in sorted(nodes.keys() | usage.keys()):
         before = usage.get((queue, flavor))
         seconds = 0.0 if before is None else before.node_seconds * kept
         seconds += borrowed(document, queue, flavor, nodes[queue, flavor]) * added_per_node
         if seconds >= LEAST_NODE_SECONDS or (seconds and nodes[queue, flavor]):
-            found.append(BorrowedUsage(queue=queue, flavor=flavor, node_seconds=seconds))
-    return tuple(found)
+            usages.append(BorrowedUsage(queue=queue, flavor=flavor, node_seconds=seconds))
+    return tuple(usages)
 
 
 def _spending_at(document: Admission, queue: str, budget: Budget, now: datetime) -> Spending:

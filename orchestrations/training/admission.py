@@ -84,12 +84,12 @@ def ask(document: Admission, run: WaitingRun) -> Admission:
         if each.shortage is not None
     ):
         return document
-    known = next((each for each in document.waiting if each.run == run.run), None)
-    before = known or admitted
+    waiting = next((each for each in document.waiting if each.run == run.run), None)
+    before = waiting or admitted
     if before is not None:
         run = run.model_copy(update={"since": before.since})
-    if known is not None:
-        run = run.model_copy(update={"alerted": known.alerted})
+    if waiting is not None:
+        run = run.model_copy(update={"alerted": waiting.alerted})
     return document.model_copy(
         update={
             "waiting": (*(each for each in document.waiting if each.run != run.run), run),
@@ -131,7 +131,7 @@ def mark_alerted(document: Admission, runs: Collection[str], queues: Collection[
 
 def _admit(document: Admission, run: WaitingRun, option: NodesWanted) -> Admission:
     flavor = document.queues.flavor(option.flavor)
-    assert flavor is not None, "nobody is admitted to a flavor that is not there"
+    assert flavor is not None, "a run is admitted only to a flavor that queues.yml declares"
     admitted = AdmittedRun(
         run=run.run,
         pipeline=run.pipeline,
@@ -192,7 +192,7 @@ class _Turn:
 
     def _borrowing(self) -> Choice | None:
         """Steps 2 and 3."""
-        for run, options in self._in_order():
+        for run, options in self._ordered_borrowers():
             for option in options:
                 if self._has_room(option) and option.flavor not in self.kept_for:
                     return run, option
@@ -201,9 +201,9 @@ class _Turn:
                 self.kept_for.setdefault(guaranteed[0].flavor, run)
         return None
 
-    def _in_order(self) -> list[tuple[WaitingRun, list[NodesWanted]]]:
+    def _ordered_borrowers(self) -> list[tuple[WaitingRun, list[NodesWanted]]]:
         """The runs that may borrow, each with the options that its queue may use now."""
-        found: list[tuple[tuple[float, datetime, str], WaitingRun, list[NodesWanted]]] = []
+        borrowers: list[tuple[tuple[float, datetime, str], WaitingRun, list[NodesWanted]]] = []
         for run in self._by_age:
             options = [
                 option
@@ -213,8 +213,8 @@ class _Turn:
             if options:
                 first = next(filter(self._has_room, options), options[0])
                 key = (self.room.share(run.queue, first.flavor), *_age(run))
-                found.append((key, run, options))
-        return [(run, options) for _, run, options in sorted(found, key=lambda each: each[0])]
+                borrowers.append((key, run, options))
+        return [(run, options) for _, run, options in sorted(borrowers, key=lambda each: each[0])]
 
     def _has_room(self, option: NodesWanted) -> bool:
         return option.nodes <= self.room.free(option.flavor) - self.claimed[option.flavor]

@@ -131,10 +131,10 @@ def _changes(gate: Gate, comparison: Comparison) -> Sequence[SliceChange]:
             change = change.model_copy(update=limit)
         changes.append(change)
     if unused:
-        known = name_some(sorted(comparison.slices)) or "none"
+        names = name_some(sorted(comparison.slices)) or "none"
         raise InvalidResults(
             f"gate.slices has match {unused[0].match!r}, and comparison.json no such slice; it has "
-            f"{known}"
+            f"{names}"
         )
     return sorted(changes, key=lambda it: (it.outcome != "fell", it.lead, it.name))
 

@@ -116,7 +116,7 @@ def conclude(run: RunProgress, job: Job) -> Generator[Any, Any, bool]:
     if verdict.promoted:
         return (yield from publish(run, judgement))
     model = None
-    if verdict.above_floor and run.request.pipeline.model.register_challengers:
+    if verdict.is_above_floor and run.request.pipeline.model.register_challengers:
         model = yield from _register(run, judgement, challenger=True)
     told = _told(run, judgement) | {"reason": verdict.reason}
     run.advance("gate_not_met", **told, model=model)
@@ -344,13 +344,13 @@ def _conclude_reproduction(
 ) -> Generator[Any, Any, bool]:
     """End the run with what differs; `failure` says why its data is not the original's any more."""
     if failure is None:
-        asked = CompareReproduction(
+        request = CompareReproduction(
             pipeline=run.request.pipeline.name,
             run=run.id,
             reproduces=reproduces,
             metrics=list(wanted_metrics(run.request.pipeline, "training")),
         )
-        facts = yield from call(run.context, asked)
+        facts = yield from call(run.context, request)
         answer = judge_reproduction(reproduces, facts)
     else:
         message = f"differs: its data: {failure}"

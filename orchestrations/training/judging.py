@@ -37,7 +37,7 @@ class Verdict:
         return rule_of_verdict(self.verdict).promoted
 
     @property
-    def above_floor(self) -> bool:
+    def is_above_floor(self) -> bool:
         """Whether the model may be registered at all."""
         return self.verdict != "misses-the-floor"
 

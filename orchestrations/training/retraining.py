@@ -84,12 +84,12 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     The record is also written at the beginning of states that may last: while the cluster changes,
     when the job is submitted, runs, is queued again or is being ended. It holds all states so far.
     """
-    given = RunInput.from_dict(context.get_input())
-    run = RunProgress(context, given)
-    failure, ended = given.ending, False
+    run_input = RunInput.from_dict(context.get_input())
+    run = RunProgress(context, run_input)
+    failure, ended = run_input.ending, False
     if failure is None:
         try:
-            ended = yield from _attempt(run, given)
+            ended = yield from _attempt(run, run_input)
         except LandfallError as error:
             failure = describe(error)
     if failure is not None:
@@ -101,12 +101,12 @@ def retraining(context: DurableOrchestrationContext) -> Generator[Any, Any, dict
     return run.status.to_dict()
 
 
-def _attempt(run: RunProgress, given: RunInput) -> Generator[Any, Any, bool]:
+def _attempt(run: RunProgress, run_input: RunInput) -> Generator[Any, Any, bool]:
     """Steps 1 to 7; False if a wait or the next stage continues as new."""
-    judgement = given.request.own_judgement
+    judgement = run_input.request.own_judgement
     if judgement is not None:
         return (yield from publish(run, judgement))
-    waiting = given.waiting or (yield from _begin(run, given.awaiting))
+    waiting = run_input.waiting or (yield from _begin(run, run_input.awaiting))
     if isinstance(waiting, bool):
         return waiting
     if has_no_champion(run, waiting.job):

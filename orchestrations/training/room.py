@@ -52,11 +52,11 @@ class Room:
 
     def share(self, queue: str, flavor: str) -> float:
         """A queue's borrowed usage, with the expected rest of its runs, divided by its weight."""
-        found, nodes = self.queues.queue(queue), self.held[queue, flavor]
-        assert found is not None, "only queues that are there are compared"
+        declared, nodes = self.queues.queue(queue), self.held[queue, flavor]
+        assert declared is not None, "only queues that are there are compared"
         borrowed = accounts.borrowed(self.document, queue, flavor, nodes)
         committed = self._committed[queue, flavor] * borrowed / nodes if nodes else 0.0
-        return (self._usage.get((queue, flavor), 0.0) + committed) / found.weight
+        return (self._usage.get((queue, flavor), 0.0) + committed) / declared.weight
 
     def usable(self, run: WaitingRun) -> list[NodesWanted]:
         """The options that only other runs can block, the best one first.
@@ -149,7 +149,7 @@ class Reasons:
         if option.shortage is not None:
             return f"{wanted}, {option.shortage}"
         if not self.room.is_affordable(run, option):
-            return f"{wanted}, {self._of_budget(run, option)}"
+            return f"{wanted}, {self._budget_reason(run, option)}"
         flavor = self.room.queues.flavor(option.flavor)
         if flavor is None:
             return f"{wanted}, of a flavor that is not in queues.yml any more"
@@ -163,9 +163,9 @@ class Reasons:
         if limit < flavor.nodes and not self.room.is_within_limit(run, option):
             held = self.room.held[run.queue, option.flavor]
             return f"{wanted}, the queue holds {held} of the {limit} that it may hold at most"
-        return f"{wanted}, {self._of_others(run, option, flavor)}"
+        return f"{wanted}, {self._competition_reason(run, option, flavor)}"
 
-    def _of_budget(self, run: WaitingRun, option: NodesWanted) -> str:
+    def _budget_reason(self, run: WaitingRun, option: NodesWanted) -> str:
         queues = self.room.queues
         queue = queues.queue(run.queue)
         spending = accounts.spending_of(self.room.document, run.queue)
@@ -188,7 +188,7 @@ class Reasons:
             f"the next period begins {clock(next_at)}"
         )
 
-    def _of_others(self, run: WaitingRun, option: NodesWanted, flavor: Flavor) -> str:
+    def _competition_reason(self, run: WaitingRun, option: NodesWanted, flavor: Flavor) -> str:
         free = max(0, self.room.free(option.flavor))
         text = f"{free} of {flavor.nodes} are free"
         if free < option.nodes:

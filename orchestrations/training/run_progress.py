@@ -55,10 +55,10 @@ HAND_OVER_SECONDS = 60.0
 class RunProgress:
     """State of a run in one generation of `retraining`."""
 
-    def __init__(self, context: DurableOrchestrationContext, given: RunInput) -> None:
-        judgement = given.request.own_judgement
-        # What follows from the request, such as a next attempt, does not have the judgement.
-        request = given.request.model_copy(update={"judgement": None})
+    def __init__(self, context: DurableOrchestrationContext, run_input: RunInput) -> None:
+        judgement = run_input.request.own_judgement
+        # A next attempt, which is made from the request, does not take over the judgement.
+        request = run_input.request.model_copy(update={"judgement": None})
         self.context = context
         self.request = request
         self.id = request.run
@@ -68,7 +68,7 @@ class RunProgress:
         """Whether the nodes that the run held in its queue were returned."""
         self.notification: RunNotificationKind | None = None
         """The notification of the last transition, if it has one."""
-        waiting = given.waiting
+        waiting = run_input.waiting
         self.status = (
             judgement.status
             if judgement
@@ -77,12 +77,12 @@ class RunProgress:
                 pipeline=request.pipeline.name,
                 attempt=request.attempt,
                 dataset_version=request.dataset.version,
-                state=_first_state(given),
+                state=_first_state(run_input),
                 stage=request.checks[0] if request.checks else None,
-                since=_since(given) or context.current_utc_datetime,
+                since=_since(run_input) or context.current_utc_datetime,
                 job=waiting.job.name if waiting else None,
-                reason=given.awaiting.reason if given.awaiting else None,
-                error=given.ending,
+                reason=run_input.awaiting.reason if run_input.awaiting else None,
+                error=run_input.ending,
                 redrive=request.redrive,
                 reproduces=request.reproduces and request.reproduces.model,
             )
@@ -150,7 +150,7 @@ class RunProgress:
         return result
 
     def hand_over(self, request: RunRequest) -> Generator[Any, Any, bool]:
-        """Let the run go on with a request as an instance of its own; False: not now.
+        """Schedule the next attempt as an instance of its own; False if that fails for now.
 
         A landing that waits for this instance is free then. (It cannot leave it behind: an
         orchestration with an open sub-orchestration does not end.)
@@ -190,21 +190,21 @@ class RunProgress:
         self.context.set_custom_status(self.status.to_dict())
 
 
-def _first_state(given: RunInput) -> RunState:
-    if given.ending:
+def _first_state(run_input: RunInput) -> RunState:
+    if run_input.ending:
         return "ending"
-    if given.awaiting:
-        return "provisioning" if given.awaiting.checked else "waiting_for_nodes"
-    if given.waiting:
-        return "running" if given.waiting.job.state == "running" else "queued"
+    if run_input.awaiting:
+        return "provisioning" if run_input.awaiting.checked else "waiting_for_nodes"
+    if run_input.waiting:
+        return "running" if run_input.waiting.job.state == "running" else "queued"
     return FIRST_STATE
 
 
-def _since(given: RunInput) -> datetime | None:
+def _since(run_input: RunInput) -> datetime | None:
     """When the current state began, if an earlier generation entered it."""
-    if given.waiting:
-        return given.waiting.state_since
-    return given.awaiting.since if given.awaiting else None
+    if run_input.waiting:
+        return run_input.waiting.state_since
+    return run_input.awaiting.since if run_input.awaiting else None
 
 
 def wait_for_job(run: RunProgress, waiting: Waiting) -> Generator[Any, Any, Job | None]:

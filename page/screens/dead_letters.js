@@ -41,7 +41,7 @@ export function DeadLetters({ letters, next, after }) {
     <${Pages} next=${next} after=${after} back="oldest" on="newer" to=${(place) => href("now", { after: place })} />`;
 }
 
-// One button for each error: after its cause is removed, everything that gave up by it goes on.
+// One button for each error: once its cause is removed, the button redrives every dead letter with it.
 function RedriveByError({ letters, isWhole }) {
   const counts = new Map();
   for (const letter of letters) {

@@ -135,8 +135,8 @@ class Scheduler(asyncio.AbstractEventLoop):
         self.after(seconds, functools.partial(self._resume, self._thread()))
         self._suspend()
 
-    def within(self, seconds: float, function: Callable[[], Result]) -> Result:
-        """As `handlers.platform.bulkheads.within`: the call goes on when its time is over."""
+    def call_with_timeout(self, seconds: float, function: Callable[[], Result]) -> Result:
+        """As in `handlers.platform.bulkheads`: the call goes on when its time is over."""
         outcome: list[Callable[[], Result]] = []
         waiter = self._thread()
         is_waiting = True

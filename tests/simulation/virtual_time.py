@@ -66,7 +66,7 @@ def installed(
             (retries, "datetime", clock),
             (dead_letter_queue, "datetime", clock),
             (dead_letter_queue, "time", time),
-            (activity_adapter, "within", scheduler.within),
+            (activity_adapter, "call_with_timeout", scheduler.call_with_timeout),
             (bulkheads, "threading", scheduler.threading),
             (bulkheads, "wait", scheduler.wait_for_call),
             (service_bus, "threading", threads),

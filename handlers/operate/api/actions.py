@@ -139,18 +139,18 @@ def find_actions(
     return [each for each in newest if is_wanted(each)], oldest
 
 
-def list_actions(clients: Clients, asked: ActionFilter) -> ActionList:
+def list_actions(clients: Clients, query: ActionFilter) -> ActionList:
     """List the actions that people took over the API, newest first."""
     entries = list_entries(
         clients.records,
         _FOLDER,
         metadata=_ACTION,
-        first=asked.after or "",
-        after=asked.after,
-        page_size=asked.limit + 1,
+        first=query.after or "",
+        after=query.after,
+        page_size=query.limit + 1,
     )
-    found, following = first_page(entries, asked.limit)
+    found, following = first_page(entries, query.limit)
     return ActionList(
         actions=[Action.model_validate(action) for action in found],
-        next=next_url("/api/actions", asked, following),
+        next=next_url("/api/actions", query, following),
     )

@@ -34,7 +34,7 @@ from handlers.platform import record_store
 from handlers.platform.bulkheads import PEEKS, Unavailable
 from handlers.platform.clients import Clients
 from handlers.platform.message_outbox import send_in_background
-from handlers.platform.metrics import Measurement, of_unfinished
+from handlers.platform.metrics import Measurement, unfinished_run_measurements
 from handlers.platform.run_index import UNFINISHED_STATES, list_runs
 from handlers.platform.service_bus import OPS_ALERTS
 from handlers.training.champions import active_versions, choose_champion, registered_at
@@ -203,7 +203,7 @@ def measure(clients: Clients, pipelines: Iterable[str], *, now: datetime) -> Non
         return
     clients.telemetry.record(
         [
-            *of_unfinished(page.runs, pipelines, now=now),
+            *unfinished_run_measurements(page.runs, pipelines, now=now),
             *letters,
             *(
                 # Zeros, too: otherwise the gauge would keep its last value after the alarm.

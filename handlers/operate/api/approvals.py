@@ -75,27 +75,27 @@ def get_approval(clients: Clients, now: datetime, *, approval: str) -> ApprovalD
 async def approve(
     clients: Clients,
     starter: DurableOrchestrationClient,
-    asked: AnswerApproval,
+    request: AnswerApproval,
     now: datetime,
     headers: Mapping[str, str],
     *,
     approval: str,
 ) -> ApprovalDetail:
     """Let the model go on. The answer counts once, for exactly what the hash names."""
-    return await _answer(clients, starter, asked, "approve", now, headers, approval=approval)
+    return await _answer(clients, starter, request, "approve", now, headers, approval=approval)
 
 
 async def reject(
     clients: Clients,
     starter: DurableOrchestrationClient,
-    asked: AnswerApproval,
+    request: AnswerApproval,
     now: datetime,
     headers: Mapping[str, str],
     *,
     approval: str,
 ) -> ApprovalDetail:
     """Keep the model back: its run ends as not promoted, its rollout is rolled back."""
-    return await _answer(clients, starter, asked, "reject", now, headers, approval=approval)
+    return await _answer(clients, starter, request, "reject", now, headers, approval=approval)
 
 
 def get_linked_approval(clients: Clients, now: datetime, *, token: str) -> ApprovalDetail:
@@ -106,7 +106,7 @@ def get_linked_approval(clients: Clients, now: datetime, *, token: str) -> Appro
 async def answer_linked_approval(
     clients: Clients,
     starter: DurableOrchestrationClient,
-    asked: AnswerApproval,
+    request: AnswerApproval,
     now: datetime,
     headers: Mapping[str, str],
     *,
@@ -118,7 +118,7 @@ async def answer_linked_approval(
     if verb not in get_args(Verb):
         raise Problem(404, "unknown-answer", f"an answer is approve or reject, not {verb!r}")
     given = cast("Verb", verb)
-    return await _answer(clients, starter, asked, given, now, headers, approval=approval)
+    return await _answer(clients, starter, request, given, now, headers, approval=approval)
 
 
 def _linked(clients: Clients, token: str) -> str:
@@ -131,7 +131,7 @@ def _linked(clients: Clients, token: str) -> str:
 async def _answer(
     clients: Clients,
     starter: DurableOrchestrationClient,
-    asked: AnswerApproval,
+    request: AnswerApproval,
     verb: Verb,
     now: datetime,
     headers: Mapping[str, str],
@@ -139,10 +139,10 @@ async def _answer(
     approval: str,
 ) -> ApprovalDetail:
     question = await STORAGE.ask(_find, clients, approval)
-    answer = Answer(verb=verb, by=asked.by, reason=asked.reason, at=now)
+    answer = Answer(verb=verb, by=request.by, reason=request.reason, at=now)
     # With function keys nobody has checked the header.
     held = roles(headers) if clients.settings.sign_in == "entra" else ()
-    _refuse(question, answer, asked.hash, held)
+    _refuse(question, answer, request.hash, held)
     subject = question.agreed.subject
     instance = await starter.get_status(subject)
     is_run = question.agreed.is_of_run
@@ -150,9 +150,9 @@ async def _answer(
     if question.answer is None and not waits:
         raise Problem(409, "approval-over", f"{subject} has ended: nothing waits for {approval}")
     question = await STORAGE.ask(record_answer, clients, approval, answer)
-    _refuse(question, answer, asked.hash, held)  # another answer was faster
+    _refuse(question, answer, request.hash, held)  # another answer was faster
     on, outcome = f"approval {approval}", f"{verb}: {question.agreed.model}, hash {question.hash}"
-    await STORAGE.ask(keep_action, clients, verb, on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, verb, on, request, outcome=outcome)
     await wake_up(starter, subject)
     return _detail(question, now)
 

@@ -58,7 +58,7 @@ async def promote_model(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: ChangeOfChampion,
+    request: ChangeOfChampion,
     *,
     version: str,
     now: datetime,
@@ -67,14 +67,14 @@ async def promote_model(
 
     If the pipeline has an endpoint, the version is rolled out to it, step by step.
     """
-    return await _change(clients, starter, pipeline, "promote", asked, version=version, now=now)
+    return await _change(clients, starter, pipeline, "promote", request, version=version, now=now)
 
 
 async def roll_back_model(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: ChangeOfChampion,
+    request: ChangeOfChampion,
     *,
     version: str,
     now: datetime,
@@ -83,7 +83,7 @@ async def roll_back_model(
 
     If the pipeline has an endpoint, its traffic moves to that version at once.
     """
-    return await _change(clients, starter, pipeline, "rollback", asked, version=version, now=now)
+    return await _change(clients, starter, pipeline, "rollback", request, version=version, now=now)
 
 
 async def _change(
@@ -91,12 +91,12 @@ async def _change(
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
     verb: Verb,
-    asked: ChangeOfChampion,
+    body: ChangeOfChampion,
     *,
     version: str,
     now: datetime,
 ) -> ChampionChanged:
-    change = ChampionChange(verb=verb, version=version, at=now, by=asked.by, reason=asked.reason)
+    change = ChampionChange(verb=verb, version=version, at=now, by=body.by, reason=body.reason)
     with azure_ml_asked():
         plan = await AZURE_ML.ask(_plan, clients, pipeline, change)
         redirected = await redirect(
@@ -112,7 +112,7 @@ async def _change(
     changed = champion != plan.champion
     outcome = f"version {champion} is in service{'' if changed else ' already'}. {message}"
     on = f"model {pipeline.model.name}:{version}"
-    await STORAGE.ask(keep_action, clients, verb, on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, verb, on, body, outcome=outcome)
     rollout = redirected.rollout
     return ChampionChanged(
         champion=champion,

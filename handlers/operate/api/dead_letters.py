@@ -119,68 +119,70 @@ class DiscardLetters(Asked):
     reason: str = Field(min_length=1, max_length=500)
 
 
-def list_dead_letters(clients: Clients, asked: LetterFilter) -> DeadLetterList:
+def list_dead_letters(clients: Clients, query: LetterFilter) -> DeadLetterList:
     """List the dead letters, oldest first; peeking leaves them in the queue."""
-    first = 0 if asked.after is None else asked.after + 1
-    found = peek(clients, first, asked.limit + 1)
-    letters = map(summarise, found)
-    shown, following = first_page(((str(each.id), each) for each in letters), asked.limit)
-    return DeadLetterList(dead_letters=shown, next=next_url("/api/dead-letters", asked, following))
+    first = 0 if query.after is None else query.after + 1
+    messages = peek(clients, first, query.limit + 1)
+    letters = map(summarise, messages)
+    shown, following = first_page(((str(each.id), each) for each in letters), query.limit)
+    return DeadLetterList(dead_letters=shown, next=next_url("/api/dead-letters", query, following))
 
 
 def get_dead_letter(clients: Clients, *, letter: str) -> DeadLetterDetail:
     """Return one dead letter with its body."""
-    found: Sequence[ServiceBusReceivedMessage] = []
+    messages: Sequence[ServiceBusReceivedMessage] = []
     if re.fullmatch(r"[0-9]{1,19}", letter) and int(letter) <= LAST_NUMBER:
-        found = peek(clients, int(letter), 1)
-    if not found or found[0].sequence_number != int(letter):
+        messages = peek(clients, int(letter), 1)
+    if not messages or messages[0].sequence_number != int(letter):
         raise _not_found([letter])
     return DeadLetterDetail(
-        **dict(summarise(found[0])), body=body_text(found[0])[:BODY_LIMIT_CHARACTERS]
+        **dict(summarise(messages[0])), body=body_text(messages[0])[:BODY_LIMIT_CHARACTERS]
     )
 
 
-def redrive_dead_letters(clients: Clients, asked: RedriveLetters, *, now: datetime) -> Redriven:
+def redrive_dead_letters(clients: Clients, request: RedriveLetters, *, now: datetime) -> Redriven:
     """Redrive dead letters, each as its next attempt."""
     order = RedriveOrder(
         run=None,
-        maximum=asked.maximum,
+        maximum=request.maximum,
         changes=Changes(),
-        by=asked.by[:BY_LIMIT_CHARACTERS],
-        reason=asked.reason[:REASON_LIMIT_CHARACTERS],
+        by=request.by[:BY_LIMIT_CHARACTERS],
+        reason=request.reason[:REASON_LIMIT_CHARACTERS],
         at=now,
-        numbers=None if asked.ids is None else frozenset(asked.ids),
-        error=asked.error,
+        numbers=None if request.ids is None else frozenset(request.ids),
+        error=request.error,
     )
     redriven = _redrive(clients, order)
-    if asked.ids is not None and not redriven:
-        raise _not_found(map(str, asked.ids), "or none of them is a run or a delivery")
-    on = f"error {asked.error}" if asked.ids is None else f"dead letters {_numbers(asked.ids)}"
-    return _redriven(clients, on, asked, redriven)
+    if request.ids is not None and not redriven:
+        raise _not_found(map(str, request.ids), "or none of them is a run or a delivery")
+    on = (
+        f"error {request.error}" if request.ids is None else f"dead letters {_numbers(request.ids)}"
+    )
+    return _redriven(clients, on, request, redriven)
 
 
-def redrive(clients: Clients, asked: Redrive, *, now: datetime) -> Redriven:
+def redrive(clients: Clients, request: Redrive, *, now: datetime) -> Redriven:
     """Redrive one dead-lettered run, or up to `maximum` messages.
 
     A run can be started with changes. The request is idempotent.
     """
-    if asked.run is None and asked.changes.to_document():
+    if request.run is None and request.changes.to_document():
         raise invalid_request("changes are for one run: name it", where="run")
     order = RedriveOrder(
-        run=asked.run,
-        maximum=asked.maximum,
-        changes=asked.changes,
-        by=asked.by[:BY_LIMIT_CHARACTERS],
-        reason=asked.reason[:REASON_LIMIT_CHARACTERS],
+        run=request.run,
+        maximum=request.maximum,
+        changes=request.changes,
+        by=request.by[:BY_LIMIT_CHARACTERS],
+        reason=request.reason[:REASON_LIMIT_CHARACTERS],
         at=now,
     )
     redriven = _redrive(clients, order)
-    if asked.run is not None and not redriven:
+    if request.run is not None and not redriven:
         raise Problem(
-            404, "unknown-run", f"nothing of run {asked.run!r} is dead-lettered", where="run"
+            404, "unknown-run", f"nothing of run {request.run!r} is dead-lettered", where="run"
         )
-    on = f"run {asked.run}" if asked.run is not None else f"{asked.maximum} dead letters"
-    return _redriven(clients, on, asked, redriven)
+    on = f"run {request.run}" if request.run is not None else f"{request.maximum} dead letters"
+    return _redriven(clients, on, request, redriven)
 
 
 def _redrive(clients: Clients, order: RedriveOrder) -> list[str]:
@@ -191,19 +193,19 @@ def _redrive(clients: Clients, order: RedriveOrder) -> list[str]:
         raise Problem(status, refusal.kind, str(refusal), where=refusal.where) from None
 
 
-def _redriven(clients: Clients, on: str, asked: Asked, redriven: list[str]) -> Redriven:
+def _redriven(clients: Clients, on: str, request: Asked, redriven: list[str]) -> Redriven:
     outcome = f"sent again: {', '.join(redriven) or 'none'}"
-    keep_action(clients, "redrive", on, asked, outcome=outcome)
+    keep_action(clients, "redrive", on, request, outcome=outcome)
     return Redriven(redriven=redriven)
 
 
-def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
+def discard_dead_letters(clients: Clients, request: DiscardLetters) -> Discarded:
     """Remove dead letters, with a reason; their content stays in the records container.
 
     Each letter is recorded first, then removed. If the process dies in between, the letter is in
     both places, and the next call removes it.
     """
-    wanted = set(asked.ids)
+    wanted = set(request.ids)
     discarded: list[int] = []
     with dead_letters(clients, REJECTED_RUNS) as letters:
         for letter in letters:
@@ -211,8 +213,8 @@ def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
                 continue
             shown = summarise(letter)
             document = {
-                "by": asked.by,
-                "reason": asked.reason,
+                "by": request.by,
+                "reason": request.reason,
                 "letter": shown.model_dump(mode="json"),
                 "body": body_text(letter),
             }
@@ -222,9 +224,9 @@ def discard_dead_letters(clients: Clients, asked: DiscardLetters) -> Discarded:
             if len(discarded) == len(wanted):
                 break
     if not discarded:
-        raise _not_found(map(str, asked.ids))
-    on, outcome = f"dead letters {_numbers(asked.ids)}", f"discarded: {_numbers(discarded)}"
-    keep_action(clients, "discard", on, asked, outcome=outcome)
+        raise _not_found(map(str, request.ids))
+    on, outcome = f"dead letters {_numbers(request.ids)}", f"discarded: {_numbers(discarded)}"
+    keep_action(clients, "discard", on, request, outcome=outcome)
     return Discarded(discarded=discarded)
 
 

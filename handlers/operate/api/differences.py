@@ -33,18 +33,18 @@ def get_difference(
     Large manifests take longer than a caller waits (503): the difference is kept as soon as it is
     known, so ask again.
     """
-    found = None
+    difference = None
     if re.match(_VERSION, version):
         try:
             if parameters.base is None:
-                found = first_difference(clients, pipeline.name, version)
+                difference = first_difference(clients, pipeline.name, version)
             else:
-                found = compare_versions(
+                difference = compare_versions(
                     clients, pipeline.name, pipeline.source, parameters.base, version
                 )
         except ResourceNotFoundError:
-            found = None
-    if found is None:
+            difference = None
+    if difference is None:
         against = "" if parameters.base is None else f", or none of {parameters.base}"
         unknown = "; of one that an earlier release froze, name the base" if not against else ""
         raise Problem(
@@ -53,4 +53,4 @@ def get_difference(
             f"there is no manifest of dataset version {version} of {pipeline.name}{against}: it is "
             f"no version of this pipeline, or its retention has ended{unknown}",
         )
-    return found
+    return difference

@@ -83,10 +83,10 @@ def interface(function: Callable[..., Any]) -> Interface:
     types = get_type_hints(function, include_extras=True)
     answer = types.pop("return")
     models = {name: kind for name, kind in types.items() if _is_model(kind)}
-    given = list(models.values())
+    kinds = list(models.values())
     raw = [get_args(kind)[1] for kind in types.values() if get_origin(kind) is Annotated]
-    bodies = [*raw, *(kind for kind in given if issubclass(kind, Asked))]
-    queries = [kind for kind in given if issubclass(kind, Parameters)]
+    bodies = [*raw, *(kind for kind in kinds if issubclass(kind, Asked))]
+    queries = [kind for kind in kinds if issubclass(kind, Parameters)]
     return Interface(
         by_type=models,
         by_name=frozenset(types.keys() - models.keys()),
@@ -106,12 +106,12 @@ async def answer(
     it runs in a thread of `service`.
     """
     try:
-        given = _arguments(interface(function), request)
+        arguments = _arguments(interface(function), request)
         if inspect.iscoroutinefunction(function):
             async with asyncio.timeout(service.limit_seconds):
-                found = await function(**given)
+                result = await function(**arguments)
         else:
-            found = await service.ask(function, **given)
+            result = await service.ask(function, **arguments)
     except (Problem, InvalidSetting) as error:
         is_setting = isinstance(error, InvalidSetting)
         problem = Problem(503, "not-configured", str(error)) if is_setting else error
@@ -125,29 +125,29 @@ async def answer(
         kind = f"{type(error).__name__} {getattr(error, 'status_code', None) or ''}".rstrip()
         logger.warning("%s could not ask a service of Azure: %s", function.__name__, kind)
         return unavailable(f"a service of Azure could not be asked: {kind}").to_answer()
-    if not isinstance(found, BaseModel):
-        return Answer(200, found)
-    document = found.model_dump(mode="json")
-    if isinstance(found, Accepted):
-        return Answer(202, document, headers={"Location": found.status_url})
-    is_drawn = isinstance(found, Drawing)
+    if not isinstance(result, BaseModel):
+        return Answer(200, result)
+    document = result.model_dump(mode="json")
+    if isinstance(result, Accepted):
+        return Answer(202, document, headers={"Location": result.status_url})
+    is_drawn = isinstance(result, Drawing)
     return Answer(200, document, DRAWN, SVG_TYPE) if is_drawn else Answer(200, document)
 
 
 def _arguments(declared: Interface, request: Request) -> dict[str, Any]:
     query = parse_parameters(declared.parameters, request.query)
     by_name = vars(request) | dict(request.path)
-    given = {name: by_name[name] for name in declared.by_name}
+    arguments = {name: by_name[name] for name in declared.by_name}
     for name, kind in declared.by_type.items():
         if issubclass(kind, Parameters):
-            given[name] = query
+            arguments[name] = query
         elif issubclass(kind, Asked):
-            asked = parse_body(kind, request.body, limit_bytes=kind.LIMIT_BYTES)
-            by = caller(request.headers, asked.by)
-            given[name] = asked.model_copy(update={"by": by})
+            sent = parse_body(kind, request.body, limit_bytes=kind.LIMIT_BYTES)
+            by = caller(request.headers, sent.by)
+            arguments[name] = sent.model_copy(update={"by": by})
         else:
-            given[name] = find_pipeline(request.pipelines, request.path["name"])
-    return given
+            arguments[name] = find_pipeline(request.pipelines, request.path["name"])
+    return arguments
 
 
 def _is_model(kind: Any) -> bool:

@@ -56,7 +56,7 @@ class ExplainQuestion(Parameters):
 def explain(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
-    asked: ExplainQuestion,
+    question: ExplainQuestion,
     *,
     now: datetime,
 ) -> Explanation:
@@ -69,7 +69,7 @@ def explain(
         Problem: 400, the address is not one of a blob.
     """
     try:
-        container, name = parse_blob_address(asked.blob, clients.blobs.url)
+        container, name = parse_blob_address(question.blob, clients.blobs.url)
     except InvalidEvent as error:
         raise invalid_request(str(error), where="blob") from None
     pipeline = watching(pipelines.values(), container, name)
@@ -101,8 +101,8 @@ def explain(
         models=models,
         model=model,
         in_model=None
-        if asked.model is None
-        else _in_model(clients, pipeline, inquiry.path, asked.model),
+        if question.model is None
+        else _find_in_model(clients, pipeline, inquiry.path, question.model),
     )
 
 
@@ -136,7 +136,7 @@ class _Inquiry:
         refused = read_quarantine(self._clients, self._pipeline.name).get((self.path, etag))
         batch = self._batch()
         if batch is not None:
-            answer = self._in_batch(batch)
+            answer = self._explain_batch(batch)
             if refused is not None:
                 answer["reason"] += f"; left out of later batches: {refused}"
             return answer
@@ -227,12 +227,12 @@ class _Inquiry:
         written = self._properties.last_modified
         for batch in self._batches_since():
             if batch.marker_at == written and batch.dataset.blobs:
-                answer = self._in_batch(batch)
+                answer = self._explain_batch(batch)
                 answer["reason"] = f"the marker of this batch: {answer['reason']}"
                 return answer
         return _answer("pending", "a marker; no batch was frozen since it was written")
 
-    def _in_batch(self, batch: RecordBatch) -> dict[str, Any]:
+    def _explain_batch(self, batch: RecordBatch) -> dict[str, Any]:
         version, run = batch.dataset.version, batch.result.run
         found_by = "" if self.events() else (
             f"; no event of it was kept: the listing found it (opened by {batch.opened_by})"
@@ -291,9 +291,10 @@ class _Inquiry:
 
     def _troubles(self) -> str:
         """The open troubles of the blob's zone, to append to a reason."""
-        found = read_troubles(self._clients, self._pipeline.name).get(self._pipeline.name, {})
+        troubles = read_troubles(self._clients, self._pipeline.name).get(self._pipeline.name, {})
         return "".join(
-            f"; {sentences.of_trouble(self._zone, each)}" for each in found.get(self._zone, ())
+            f"; {sentences.describe_trouble(self._zone, each)}"
+            for each in troubles.get(self._zone, ())
         )
 
     def _is_in(self, batch: RecordBatch) -> bool:
@@ -346,7 +347,7 @@ def _answer(state: BlobState, reason: str, batch: RecordBatch | None = None) -> 
     return answer
 
 
-def _in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> InModel:
+def _find_in_model(clients: Clients, pipeline: Pipeline, path: str, version: str) -> InModel:
     """Whether the dataset version of a model contains the path."""
     dataset_version = dataset_of_model(clients, pipeline.model.name, version)
     line, contained, reason = None, None, "Landfall registered no such version"

@@ -97,7 +97,7 @@ async def forget(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
-    asked: Forget,
+    body: Forget,
     *,
     now: datetime,
 ) -> Accepted:
@@ -110,7 +110,7 @@ async def forget(
         Problem: 400, an address is none of a blob in a pipeline's zone.
     """
     blobs: dict[str, list[str]] = {}
-    for address in asked.blobs:
+    for address in body.blobs:
         try:
             container, name = parse_blob_address(address, clients.blobs.url)
         except InvalidEvent as error:
@@ -123,10 +123,10 @@ async def forget(
     request = ForgetRequest(
         id=f"forget-{now:%Y%m%dT%H%M%S}-{digest}",
         at=now,
-        by=asked.by,
-        reason=asked.reason,
+        by=body.by,
+        reason=body.reason,
         blobs=blobs,
-        asked_blobs=len(asked.blobs),
+        asked_blobs=len(body.blobs),
     )
     known = await STORAGE.ask(find_unfinished, clients, digest=digest)
     if known and not exists(await starter.get_status(known[0].id)):
@@ -135,7 +135,7 @@ async def forget(
     document = ForgetBlobs(request=request.id).to_dict()
     await start_once(starter, forgetting.__name__, request.id, document)
     on = f"{request.asked_blobs} blobs"
-    await STORAGE.ask(keep_action, clients, "forget", on, asked, outcome=request.id)
+    await STORAGE.ask(keep_action, clients, "forget", on, body, outcome=request.id)
     return Accepted(id=request.id, status_url=f"/api/forgotten/{request.id}")
 
 
@@ -150,8 +150,8 @@ def get_forgotten(
     clients: Clients, pipelines: Mapping[str, Pipeline], *, request: str
 ) -> ForgottenDetail:
     """Return a request with the dataset versions and the models that had the contents."""
-    found = read_request(clients, request)
-    if found is None:
+    record = read_request(clients, request)
+    if record is None:
         raise Problem(404, "unknown-request", f"there is no request {request!r} to forget blobs")
     versions = read_versions(clients, request)
     with azure_ml_asked():
@@ -161,7 +161,7 @@ def get_forgotten(
             for model in _models(clients, pipelines[name], versions)
         ]
     return ForgottenDetail(
-        **dict(ForgottenSummary.model_validate(found)),
+        **dict(ForgottenSummary.model_validate(record)),
         contents=count_contents(clients, request),
         versions=[ForgottenVersionState.model_validate(each) for each in versions],
         models=sorted(models, key=lambda it: not it.in_service),

@@ -1,6 +1,6 @@
 """GET /api/pipelines/{name}/models/{version}/card: a model version, told for people.
 
-The card is made from the records whenever it is asked for, so that it never lags behind them. Its
+The card is made from the records at each request, so that it never lags behind them. Its
 sections follow Mitchell et al., Model Cards for Model Reporting, https://arxiv.org/abs/1810.03993,
 as far as Landfall knows the facts; intended use and ethics are the team's to write.
 """
@@ -20,10 +20,10 @@ from handlers.operate.api.model_documents import ModelCard, ModelDetail
 from handlers.operate.api.model_effort import (
     NOT_ENDED,
     UNKNOWN,
+    describe_total,
     emissions,
-    of_rollout,
-    of_run,
-    together,
+    rollout_use,
+    run_use,
 )
 from handlers.operate.api.models import azure_ml_asked, get_model
 from handlers.operate.api.picture_drawing import link
@@ -83,11 +83,11 @@ def get_model_card(clients: Clients, pipeline: Pipeline, *, version: str) -> Mod
             traffic = read_traffic(clients, deploy.kind, deploy.endpoint)
     rollouts = _rollouts(clients, pipeline, version)
     ids = [each.id for each, _, _ in rollouts]
-    asked = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
+    approvals = [approval_id(each, step) for each in (model.run, *ids) if each for step in STEPS]
     about = {
         f"model {model.name}:{version}",
         *(f"rollout {each}" for each in ids),
-        *(f"approval {each}" for each in asked),
+        *(f"approval {each}" for each in approvals),
     }
     actions, _ = find_actions(clients, lambda it: it.on in about, searched=ACTIONS_SEARCHED)
     facts = Facts(
@@ -128,10 +128,10 @@ def _rollouts(
 
 
 def _rollout(
-    clients: Clients, asked: RolloutStatus
+    clients: Clients, rollout: RolloutStatus
 ) -> tuple[RolloutStatus, RolloutState | None, timedelta | None]:
-    end = recorded_end(clients, asked.id)
-    return asked, end, trial_time(clients, asked.id, end)
+    end = recorded_end(clients, rollout.id)
+    return rollout, end, trial_time(clients, rollout.id, end)
 
 
 def tell(facts: Facts) -> str:
@@ -189,7 +189,7 @@ def _training(facts: Facts) -> Iterator[str]:
     yield from _facts(
         {
             "run": model.run,
-            "asked for because": model.reason,
+            "reason": model.reason,
             "parameters": ", ".join(f"{name} = {value}" for name, value in model.parameters.items())
             or "none are declared",
             "code": model.code or UNKNOWN,
@@ -205,10 +205,10 @@ def _training(facts: Facts) -> Iterator[str]:
     )
 
 
-def _environment(found: Any) -> str:
-    if isinstance(found, dict):  # it is defined in the job file itself
-        return str(found.get("image") or found.get("build") or UNKNOWN)
-    return str(found or UNKNOWN)
+def _environment(environment: Any) -> str:
+    if isinstance(environment, dict):  # it is defined in the job file itself
+        return str(environment.get("image") or environment.get("build") or UNKNOWN)
+    return str(environment or UNKNOWN)
 
 
 def _metrics(facts: Facts) -> Iterator[str]:
@@ -241,7 +241,7 @@ def _reproduced(facts: Facts) -> Iterator[str]:
     ours = f"{facts.model.name}:{facts.model.version}"
     runs = [each.status for each in facts.runs if each.status.reproduces == ours]
     if not runs:
-        yield "Nobody has asked for it to be trained again."
+        yield "Nobody has requested a reproduction of it."
     for each in runs:
         told = f"{each.state}{(each.reason and f': {each.reason}') or ''} (run {each.id})"
         yield f"- {_moment(each.since)}: {_text(told)}"
@@ -249,8 +249,8 @@ def _reproduced(facts: Facts) -> Iterator[str]:
 
 def _effort(facts: Facts) -> Iterator[str]:
     """Every run on the dataset version and every rollout; sums have those that lost or failed."""
-    runs = [of_run(each) for each in facts.runs if each.status.reproduces is None]
-    rollouts = [of_rollout(*each, facts.pipeline.deploy, facts.queues) for each in facts.rollouts]
+    runs = [run_use(each) for each in facts.runs if each.status.reproduces is None]
+    rollouts = [rollout_use(*each, facts.pipeline.deploy, facts.queues) for each in facts.rollouts]
     if not runs:
         yield "No run of this dataset version is recorded."
         yield ""
@@ -259,7 +259,7 @@ def _effort(facts: Facts) -> Iterator[str]:
     for uses, kind, what in ((runs, "runs", "training"), (rollouts, "rollouts", "test and bake")):
         if uses:
             yield ""
-            yield f"Together {together(uses, kind, what)}."
+            yield f"Together {describe_total(uses, kind, what)}."
     yield ""
     yield from _facts(emissions((*runs, *rollouts), facts.queues))
 
@@ -277,7 +277,7 @@ def _service(facts: Facts) -> Iterator[str]:
             (each.id, each.deployment, end or NOT_ENDED, _moment(each.since))
             for each, end, _ in facts.rollouts
         ]
-        yield from _table(("rollout", "deployment", "state", "asked for"), rows)
+        yield from _table(("rollout", "deployment", "state", "requested at"), rows)
 
 
 def _decisions(actions: Sequence[Action]) -> Iterator[str]:
@@ -288,8 +288,8 @@ def _decisions(actions: Sequence[Action]) -> Iterator[str]:
     yield from _table(("when", "who", "what", "on", "why", "outcome"), rows)
 
 
-def _facts(found: Mapping[str, str | None]) -> Iterator[str]:
-    known = {name: value for name, value in found.items() if value is not None}
+def _facts(facts: Mapping[str, str | None]) -> Iterator[str]:
+    known = {name: value for name, value in facts.items() if value is not None}
     return (f"- {_text(name)}: {_text(value)}" for name, value in known.items())
 
 
@@ -300,10 +300,10 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
         yield f"| {' | '.join(map(_text, row))} |"
 
 
-def _moment(found: datetime | None) -> str:
-    return UNKNOWN if found is None else f"{found:%Y-%m-%d %H:%M} UTC"
+def _moment(moment: datetime | None) -> str:
+    return UNKNOWN if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _text(found: str) -> str:
+def _text(text: str) -> str:
     """A text of somebody's, without what Markdown or HTML would make of it."""
-    return _MARKUP.sub(r"\\\1", " ".join(found.split()))
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

@@ -48,7 +48,7 @@ class Use:
         return self.id, self.state, hours, cost, self.why
 
 
-def of_run(record: RunRecord) -> Use:
+def run_use(record: RunRecord) -> Use:
     """The nodes of a run's training."""
     status = record.status
     return Use(
@@ -61,8 +61,8 @@ def of_run(record: RunRecord) -> Use:
     )
 
 
-def of_rollout(
-    asked: RolloutStatus,
+def rollout_use(
+    status: RolloutStatus,
     end: RolloutState | None,
     trial: timedelta | None,
     deploy: Deploy | None,
@@ -78,7 +78,7 @@ def of_rollout(
         hours, why = nodes * trial.total_seconds() / 3600, f"{nodes} x {size}, test and bake"
         cost = cost_by_size(queues, compute, hours)
     return Use(
-        id=asked.id,
+        id=status.id,
         state=end or (NOT_ENDED if trial is None else "live"),
         compute=compute,
         hours=hours,
@@ -87,8 +87,8 @@ def of_rollout(
     )
 
 
-def together(uses: Sequence[Use], kind: str, what: str) -> str:
-    """The sum of node-hours and costs, and of how many it is."""
+def describe_total(uses: Sequence[Use], kind: str, what: str) -> str:
+    """The sums of node-hours and costs, and how many uses have each."""
     hours = [use.hours for use in uses if use.hours is not None]
     costs = [use.cost for use in uses if use.cost is not None]
     told = f"{sum(hours):.2f} node-hours of {what}{_part(hours, uses, kind)}"

@@ -33,7 +33,7 @@ from handlers.platform.tags import all_versions, tags_of
 from handlers.training.champions import (
     ChampionRefused,
     active_versions,
-    before,
+    champion_to_restore,
     choose_champion,
     find_active,
     in_service_since,
@@ -72,13 +72,13 @@ class BlobFilter(Parameters):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> ModelList:
+def list_models(clients: Clients, pipeline: Pipeline, query: ModelFilter) -> ModelList:
     """List the versions of a pipeline's model, newest first."""
     with azure_ml_asked():
         versions = _Versions(clients, pipeline)
     follows = ((str(each.version), each) for each in versions.newest_first)
-    after = math.inf if asked.after is None else asked.after
-    shown, following = first_page((each for each in follows if int(each[0]) < after), asked.limit)
+    after = math.inf if query.after is None else query.after
+    shown, following = first_page((each for each in follows if int(each[0]) < after), query.limit)
     return ModelList(
         pipeline=pipeline.name,
         name=pipeline.model.name,
@@ -88,7 +88,7 @@ def list_models(clients: Clients, pipeline: Pipeline, asked: ModelFilter) -> Mod
         endpoint=None if pipeline.deploy is None else pipeline.deploy.endpoint,
         champion=versions.champion,
         models=[versions.summary(each) for each in shown],
-        next=next_url(f"/api/pipelines/{pipeline.name}/models", asked, following),
+        next=next_url(f"/api/pipelines/{pipeline.name}/models", query, following),
     )
 
 
@@ -103,7 +103,7 @@ def get_model(clients: Clients, pipeline: Pipeline, *, version: str) -> ModelDet
 
 
 def list_model_blobs(
-    clients: Clients, pipeline: Pipeline, asked: BlobFilter, *, version: str
+    clients: Clients, pipeline: Pipeline, query: BlobFilter, *, version: str
 ) -> ModelBlobs:
     """List the blobs that a version was trained on, sorted by path.
 
@@ -121,13 +121,13 @@ def list_model_blobs(
                 if dataset_version
                 else f"Landfall did not train {pipeline.model.name}:{version}: its data is unknown",
             )
-        lines = read_manifest_from(clients, dataset, asked.after or "")
-        follows = ((line.path, line) for line in lines if line.path != asked.after)
-        shown, following = first_page(follows, asked.limit)
+        lines = read_manifest_from(clients, dataset, query.after or "")
+        follows = ((line.path, line) for line in lines if line.path != query.after)
+        shown, following = first_page(follows, query.limit)
     return ModelBlobs(
         dataset_version=dataset_version,
         blobs=[ModelBlob.model_validate(line) for line in shown],
-        next=next_url(f"/api/pipelines/{pipeline.name}/models/{version}/blobs", asked, following),
+        next=next_url(f"/api/pipelines/{pipeline.name}/models/{version}/blobs", query, following),
     )
 
 
@@ -224,17 +224,17 @@ class _Versions:
 
     def summary(self, model: AzureMLModel) -> ModelSummary:
         """A version as lists show it."""
-        found = tags_of(model)
-        gain = found.get(tags.GAIN)
+        tagged = tags_of(model)
+        gain = tagged.get(tags.GAIN)
         return ModelSummary(
             name=str(model.name),
             version=str(model.version),
             stage=self.stage(model),
-            run=found.get(tags.RUN),
-            dataset_version=found.get(tags.DATASET_VERSION),
+            run=tagged.get(tags.RUN),
+            dataset_version=tagged.get(tags.DATASET_VERSION),
             registered_at=registered_at(model),
             metrics=_metrics(model),
-            compared_with=found.get(tags.CHAMPION),
+            compared_with=tagged.get(tags.CHAMPION),
             gain=None if gain is None else float(gain),
             in_service_since=in_service_since(model),
             rolled_back_at=rolled_back_at(model),
@@ -245,7 +245,7 @@ class _Versions:
     ) -> ModelDetail:
         """A version with its lineage."""
         properties: Mapping[str, str] = model.properties or {}
-        previous, deploy = before(model, self._active), self._pipeline.deploy
+        previous, deploy = champion_to_restore(model, self._active), self._pipeline.deploy
         return ModelDetail(
             **dict(self.summary(model)),
             pipeline=self._pipeline.name,
@@ -279,12 +279,12 @@ class _Versions:
 def _metrics(model: AzureMLModel) -> dict[str, float]:
     """The metrics in the version's properties, without values that JSON lacks: NaN, infinity."""
     properties: Mapping[str, str] = model.properties or {}
-    found = {
+    metrics = {
         name.removeprefix(_METRICS): float(value)
         for name, value in properties.items()
         if name.startswith(_METRICS)
     }
-    return {name: value for name, value in sorted(found.items()) if math.isfinite(value)}
+    return {name: value for name, value in sorted(metrics.items()) if math.isfinite(value)}
 
 
 def _dataset(clients: Clients, pipeline: Pipeline, model: AzureMLModel) -> ModelDataset | None:

@@ -54,12 +54,12 @@ def serve(name: str, if_none_match: str | None) -> HttpResponse:
 @cache
 def _files() -> dict[str, _File]:
     """Relative path → file, for all files with a suffix in `MEDIA_TYPES`; others are not served."""
-    found: dict[str, _File] = {}
+    files: dict[str, _File] = {}
     for path in sorted(FOLDER.rglob("*")):
         media_type = MEDIA_TYPES.get(path.suffix)
         if media_type is None or not path.is_file():
             continue
         content = path.read_bytes()
         etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        found[path.relative_to(FOLDER).as_posix()] = _File(content, media_type, etag)
-    return found
+        files[path.relative_to(FOLDER).as_posix()] = _File(content, media_type, etag)
+    return files

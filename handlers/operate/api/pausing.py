@@ -41,16 +41,16 @@ class ResumePipeline(Asked):
 
 
 def pause_pipeline(
-    clients: Clients, pipeline: Pipeline, asked: PausePipeline, *, now: datetime
+    clients: Clients, pipeline: Pipeline, request: PausePipeline, *, now: datetime
 ) -> PauseChanged:
     """Pause a pipeline: data that lands is frozen and held, and no run starts.
 
     Pausing a paused pipeline changes nothing.
     """
-    made = Pause(by=asked.by, reason=asked.reason, at=now)
+    made = Pause(by=request.by, reason=request.reason, at=now)
     in_force = pause(clients, pipeline.name, made)
     outcome = "paused" if in_force == made else f"it was paused by {in_force.by} before"
-    keep_action(clients, "pause", f"pipeline {pipeline.name}", asked, outcome=outcome)
+    keep_action(clients, "pause", f"pipeline {pipeline.name}", request, outcome=outcome)
     return PauseChanged(
         paused=Paused.model_validate(in_force),
         changed=in_force == made,
@@ -62,7 +62,7 @@ async def resume_pipeline(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: ResumePipeline,
+    request: ResumePipeline,
     *,
     now: datetime,
 ) -> PauseChanged:
@@ -77,7 +77,7 @@ async def resume_pipeline(
     if ended is not None:
         outcome = f"resumed; landings opened: {', '.join(landings) or 'none was needed'}"
     on = f"pipeline {pipeline.name}"
-    await STORAGE.ask(keep_action, clients, "resume", on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, "resume", on, request, outcome=outcome)
     return PauseChanged(paused=None, changed=ended is not None, landings=landings)
 
 
@@ -113,7 +113,7 @@ async def release(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: ReleaseBatch,
+    request: ReleaseBatch,
 ) -> Released:
     """Release a held batch for training.
 
@@ -122,8 +122,8 @@ async def release(
     is opened. It freezes the current content of the zone, and trains on it if that is the released
     dataset version. If it is another version, the checks that hold batches apply to it again.
     """
-    name, wanted = pipeline.name, asked.dataset_version
-    held = await STORAGE.ask(release_held_batch, clients, name, wanted, asked.reason)
+    name, wanted = pipeline.name, request.dataset_version
+    held = await STORAGE.ask(release_held_batch, clients, name, wanted, request.reason)
     if held is None:
         raise Problem(
             404,
@@ -135,7 +135,7 @@ async def release(
     version = held.dataset.version
     outcome = f"dataset version {version} is released"
     on = f"pipeline {name}"
-    await STORAGE.ask(keep_action, clients, "release", on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, "release", on, request, outcome=outcome)
     landing = await _open_landing(clients, starter, pipeline, held.dataset.partition)
     logger.info("%s: dataset version %s is released", landing, version)
     return Released(

@@ -70,13 +70,13 @@ class PictureFilter(Parameters):
 
 
 def get_picture(
-    clients: Clients, pipeline: Pipeline, asked: PictureFilter, *, now: datetime
+    clients: Clients, pipeline: Pipeline, query: PictureFilter, *, now: datetime
 ) -> Drawing:
     """Draw a pipeline's batches, runs, versions, what people did, and traffic, as SVG."""
     # The picture stays the same until a mark would move by a pixel.
-    pixel = asked.days * 86_400 / PLOT
+    pixel = query.days * 86_400 / PLOT
     until = datetime.fromtimestamp(math.ceil(now.timestamp() / pixel) * pixel, UTC)
-    since = until - timedelta(days=asked.days)
+    since = until - timedelta(days=query.days)
     return Drawing(draw(_Reader(clients, pipeline, since, until).facts()))
 
 
@@ -129,10 +129,10 @@ class _Reader:
         self, read: Callable[[Clients, str], Found | None], names: Iterable[str]
     ) -> dict[str, Found]:
         """Read records at once; those that are not there are left out."""
-        asked = list(dict.fromkeys(names))
+        unique = list(dict.fromkeys(names))
         with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-            found = pool.map(partial(read, self._clients), asked)
-            return {name: it for name, it in zip(asked, found, strict=True) if it is not None}
+            records = pool.map(partial(read, self._clients), unique)
+            return {name: it for name, it in zip(unique, records, strict=True) if it is not None}
 
     def _batches(self) -> Iterable[Mark]:
         pipeline, names = self._pipeline.name, newest_batches(self._clients, self._pipeline.name)
@@ -141,10 +141,10 @@ class _Reader:
         )
         if len(names) > BATCHES_READ:
             self._end("batches", frozen_at(names.pop()))
-        found = self._read(read_batch, names).values()
-        versions = [it.dataset.version for it in found if it.dataset.blobs][:DIFFERENCES_READ]
+        batches = self._read(read_batch, names).values()
+        versions = [it.dataset.version for it in batches if it.dataset.blobs][:DIFFERENCES_READ]
         differences = self._read(lambda it, name: first_difference(it, pipeline, name), versions)
-        for each in found:
+        for each in batches:
             data, outcome = each.dataset, each.result.outcome
             rule, difference = rule_of_batch(outcome), differences.get(data.version)
             lane: Lane = "trained" if rule.is_trained else "held" if rule.is_held else "not trained"
@@ -237,17 +237,17 @@ class _Reader:
 
     def _questions(self) -> Iterable[Mark]:
         subjects = {name: name.rpartition(".")[0] for name in list_questions(self._clients)}
-        asked = [name for name, subject in subjects.items() if subject in self._subjects]
-        asked.sort(key=lambda name: self._subjects[subjects[name]], reverse=True)
-        if len(asked) > QUESTIONS_READ:
-            self._end("people", self._subjects[subjects[asked[QUESTIONS_READ]]])
-        return map(_question, self._read(read_question, asked[:QUESTIONS_READ]).values())
+        names = [name for name, subject in subjects.items() if subject in self._subjects]
+        names.sort(key=lambda name: self._subjects[subjects[name]], reverse=True)
+        if len(names) > QUESTIONS_READ:
+            self._end("people", self._subjects[subjects[names[QUESTIONS_READ]]])
+        return map(_question, self._read(read_question, names[:QUESTIONS_READ]).values())
 
     def _actions(self) -> Iterable[Mark]:
-        found, oldest = find_actions(self._clients, self._is_ours, searched=ACTIONS_SEARCHED)
+        actions, oldest = find_actions(self._clients, self._is_ours, searched=ACTIONS_SEARCHED)
         if oldest is not None:
             self._end("people", oldest)
-        for each in found:
+        for each in actions:
             sentence = f"{each.by}: {each.action} {each.on}: {each.reason}"
             listed = actions_until(each.at)
             yield Mark(lane="actions", at=each.at, sentence=sentence, link=listed)

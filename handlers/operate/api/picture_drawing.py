@@ -249,14 +249,14 @@ class _Drawing:
         last = round(PLOT / self._cell) - 1
         for mark in self._lanes[lane]:
             cells[min(int((self._x(mark.at) - LEFT) / self._cell), last)].append(mark)
-        for number, found in cells.items():
+        for number, marks in cells.items():
             begin = LEFT + number * self._cell
             end = begin + self._cell - _MARK
-            places = [min(max(self._x(it.at), begin + _MARK), end) for it in found]
+            places = [min(max(self._x(it.at), begin + _MARK), end) for it in marks]
             if any(b - a < self._cell / 3 for a, b in pairwise(places)):
-                self._many(lane, found, begin, [y_of(it.value) for it in found])
+                self._many(lane, marks, begin, [y_of(it.value) for it in marks])
                 continue
-            for mark, x in zip(found, places, strict=True):
+            for mark, x in zip(marks, places, strict=True):
                 shown = self._link(mark.link, f"{clock(mark.at)}: {mark.sentence}", look.colour)
                 high, low = y_of(mark.value + mark.reach), y_of(mark.value - mark.reach)
                 if mark.reach:
@@ -264,12 +264,12 @@ class _Drawing:
                     _add(shown, "path", kind="error", d=bar)
                 place = f"translate({_n(x)} {_n(y_of(mark.value))})"
                 _add(shown, "path", kind=look.shape, d=_SHAPES[look.shape], transform=place)
-                if mark.name and len(found) == 1:
+                if mark.name and len(marks) == 1:
                     _add(shown, "text", mark.name, x=x, y=high - 10, text_anchor="middle")
 
-    def _many(self, lane: Lane, found: Sequence[Mark], x: float, heights: Sequence[float]) -> None:
+    def _many(self, lane: Lane, marks: Sequence[Mark], x: float, heights: Sequence[float]) -> None:
         look, facts = _LOOKS[lane], self._facts
-        first, last = found[0].at, found[-1].at
+        first, last = marks[0].at, marks[-1].at
         states = [each for each in get_args(RunState) if lane_of_run(each) == lane]
         # The run of a batch begins soon after the batch is frozen.
         until = last if look.row == "runs" else last + timedelta(minutes=5)
@@ -282,14 +282,14 @@ class _Drawing:
             "people": actions_until(last),
             "traffic": link("models", query={"after": f"{countdown(last)}_rollout-0"}),
         }
-        said = f"{len(found):,} {look.many}, from {clock(first)} to {clock(last)}"
+        said = f"{len(marks):,} {look.many}, from {clock(first)} to {clock(last)}"
         shown = self._link(targets[look.row], said, f"many {look.colour}")
         top, bottom, width = min(heights) - 7.5, max(heights) + 7.5, self._cell - 4
         _add(shown, "rect", x=x + 2, y=top, width=width, height=bottom - top, rx=7)
         champions = (self._x(it.at) for it in self._lanes.get("champion", ()))
         is_behind = look.row == "versions" and any(x <= it < x + self._cell for it in champions)
         y = bottom + 11 if is_behind else (top + bottom) / 2 + 4
-        _add(shown, "text", f"{len(found):,}", x=x + self._cell / 2, y=y, text_anchor="middle")
+        _add(shown, "text", f"{len(marks):,}", x=x + self._cell / 2, y=y, text_anchor="middle")
 
     def _chart(self, lanes: Sequence[Lane]) -> None:
         """The gate's metric of each version, with its uncertainty; the floor; the champion."""

@@ -57,41 +57,41 @@ def state_of(
         zones: its zones that matter, the one that changed last first.
         now: the time, UTC.
     """
-    asking = (sentences.of_run(run, pipeline) for run in running if run.approval is not None)
+    asking = (sentences.describe_run(run, pipeline) for run in running if run.approval is not None)
     needed = next(filter(None, (*map(_why_a_person, zones), *asking)), None)
     if needed is not None:
         return "needs-a-human", needed
     if running:
-        return "training", sentences.of_run(running[0], pipeline)
+        return "training", sentences.describe_run(running[0], pipeline)
     for zone in zones:
         if zone.landing is not None and zone.landing.phase == "settling":
             opened_at = zone.landing.opened_at
-            return "settling", sentences.of_settling(
+            return "settling", sentences.describe_settling(
                 pipeline, zone.activity, opened_at=opened_at, now=now
             )
     state = "idle" if newest is None else rule_of_run(newest.state).pipeline
     if newest is not None and state == "retrying" and newest.next_attempt_at is not None:
-        return state, sentences.of_retry(newest, newest.next_attempt_at, pipeline)
+        return state, sentences.describe_retry(newest, newest.next_attempt_at, pipeline)
     if newest is not None and state == "needs-a-human":
         error = newest.error
-        return state, sentences.of_given_up(newest, remedy(error and error.type))
-    return _without_work(pipeline, zones)
+        return state, sentences.describe_given_up_run(newest, remedy(error and error.type))
+    return _idle_state(pipeline, zones)
 
 
-def _without_work(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
+def _idle_state(pipeline: Pipeline, zones: Sequence[ZoneFacts]) -> tuple[PipelineState, str]:
     """The state of a pipeline that has nothing to do."""
     for zone in zones:
         if zone.held is not None and rule_of_hold(zone.held.reason).state == "waiting":
-            return "waiting", sentences.of_waiting(zone.partition, zone.held, pipeline)
-    return "idle", sentences.of_idle(pipeline, zones[0].partition, zones[0].last)
+            return "waiting", sentences.describe_waiting_batch(zone.partition, zone.held, pipeline)
+    return "idle", sentences.describe_idle_zone(pipeline, zones[0].partition, zones[0].last)
 
 
 def _why_a_person(zone: ZoneFacts) -> str | None:
     """Why a zone needs a person, as a sentence; None if it does not."""
     if zone.troubles:
-        return sentences.of_trouble(zone.partition, zone.troubles[-1])
+        return sentences.describe_trouble(zone.partition, zone.troubles[-1])
     if zone.held is not None and rule_of_hold(zone.held.reason).state == "needs-a-human":
-        return sentences.of_held(zone.partition, zone.held)
+        return sentences.describe_held_batch(zone.partition, zone.held)
     return None
 
 
@@ -116,9 +116,9 @@ def zones_to_show(
     if pipeline.source.batch != "partition":
         return [None]
     known = [each for each in {*changed, *attention} if each is not None]
-    found = sorted(
+    keys = sorted(
         known,
         key=lambda each: (each in attention, changed[each].timestamp() if each in changed else 0.0),
         reverse=True,
     )
-    return found[:limit] or [None]
+    return keys[:limit] or [None]

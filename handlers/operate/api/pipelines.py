@@ -87,7 +87,7 @@ async def _describe_all(
         STORAGE.ask(list_unfinished_runs, clients.records),
         STORAGE.ask(_Zones.read, clients),
     )
-    found = await asyncio.gather(
+    described = await asyncio.gather(
         *(
             _summarise(
                 clients,
@@ -99,13 +99,13 @@ async def _describe_all(
                     for run in unfinished.get(name, [])[:RUNNING_LIMIT]
                 ],
                 costs=costs,
-                shown=zones.to_show(pipelines[name]),
+                shown=zones.shown_zones(pipelines[name]),
                 now=now,
             )
             for name in sorted(pipelines)
         )
     )
-    return PipelineList(pipelines=[summary for summary, _ in found])
+    return PipelineList(pipelines=[summary for summary, _ in described])
 
 
 async def get_pipeline(
@@ -126,7 +126,7 @@ async def get_pipeline(
             pause=pause,
             running=running,
             costs=costs,
-            shown=zones.to_show(pipeline),
+            shown=zones.shown_zones(pipeline),
             now=now,
         ),
         _champion(clients, pipeline),
@@ -165,7 +165,10 @@ async def _summarise(
     )
     state, sentence = state_of(pipeline, newest, running, zones, now=now)
     if pause is not None:
-        state, sentence = "paused", sentences.of_paused(pause, under_way=state, sentence=sentence)
+        state, sentence = (
+            "paused",
+            sentences.describe_pause(pause, under_way=state, sentence=sentence),
+        )
     due = newest.next_attempt_at if newest is not None and state == "retrying" else None
     spent = [each for each in costs[1] if each.pipeline == pipeline.name]
     noted = _noted(clients.settings, pipeline)
@@ -182,7 +185,9 @@ async def _summarise(
         next_attempt_at=due,
         currency=costs[0],
         costs=spent,
-        no_cost=None if spent else sentences.of_no_cost(pipeline, has_prices=costs[0] is not None),
+        no_cost=None
+        if spent
+        else sentences.explain_missing_cost(pipeline, has_prices=costs[0] is not None),
         missing_settings=missing_settings(clients.settings, pipeline),
         compute_warnings=noted.warnings,
         compute_not_known=noted.not_known,
@@ -282,7 +287,7 @@ class _Zones:
             read_troubles(clients),
         )
 
-    def to_show(self, pipeline: Pipeline) -> Mapping[str | None, Sequence[Trouble]]:
+    def shown_zones(self, pipeline: Pipeline) -> Mapping[str | None, Sequence[Trouble]]:
         """The zones to show, with their troubles; see `zones_to_show`."""
         name = pipeline.name
         listed = {key: each.listed_from for key, each in self.last_batches.get(name, {}).items()}
@@ -300,12 +305,12 @@ class _Zones:
 
 async def _champion(clients: Clients, pipeline: Pipeline) -> tuple[Champion | None, str | None]:
     try:
-        found = await AZURE_ML.ask_within(PART_SECONDS, find_champion, clients, pipeline)
+        champion = await AZURE_ML.ask_within(PART_SECONDS, find_champion, clients, pipeline)
     except (AzureError, LandfallError, Unavailable) as error:
         return None, f"Azure ML could not be asked: {type(error).__name__}"
-    if found is None:
+    if champion is None:
         return None, None
-    return Champion(version=found.version), None
+    return Champion(version=champion.version), None
 
 
 def _noted(settings: Settings, pipeline: Pipeline) -> Notes:
@@ -318,13 +323,13 @@ def _noted(settings: Settings, pipeline: Pipeline) -> Notes:
 
 def missing_settings(settings: Settings, pipeline: Pipeline) -> list[str]:
     """A sentence for each setting that is missing or invalid; never a value."""
-    found: dict[str, None] = {}
+    missing: dict[str, None] = {}
     for read in _needed(settings, pipeline):
         try:
             read()
         except InvalidSetting as error:
-            found[str(error)] = None
-    return list(found)
+            missing[str(error)] = None
+    return list(missing)
 
 
 def _check_roles(settings: Settings, pipeline: Pipeline) -> None:
@@ -358,7 +363,7 @@ def _needed(settings: Settings, pipeline: Pipeline) -> Iterator[Callable[[], obj
     if pipeline.notify.event_grid:
         yield lambda: settings.required("EventGridTopic__endpoint")
     for webhook in pipeline.notify.webhooks:
-        yield lambda webhook=webhook: settings.decided(webhook.url_setting)
+        yield lambda webhook=webhook: settings.explicit(webhook.url_setting)
         if url := settings.values.get(webhook.url_setting):
             yield lambda url=url, webhook=webhook: parse_receiver(url, setting=webhook.url_setting)
             if secret := webhook.secret_setting:

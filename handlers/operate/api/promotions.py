@@ -94,7 +94,7 @@ async def promote_to_workspace(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: Promote,
+    request: Promote,
     *,
     version: str,
     now: datetime,
@@ -105,7 +105,7 @@ async def promote_to_workspace(
     rejection there is a new one.
     """
     try:
-        destination = await STORAGE.ask(find_destination, clients, asked.to)
+        destination = await STORAGE.ask(find_destination, clients, request.to)
         await STORAGE.ask(clients_of, clients, destination)
     except PermanentError as error:
         raise Problem(409, "no-such-workspace", str(error), where="to") from None
@@ -115,7 +115,7 @@ async def promote_to_workspace(
         why = "Landfall did not train it" if run is None else "it was rolled back"
         name = f"{pipeline.model.name}:{version}"
         raise Problem(409, "not-promotable", f"model {name} has no lineage to keep: {why}")
-    before = await STORAGE.ask(_newest, clients, pipeline, version, asked.to)
+    before = await STORAGE.ask(_newest, clients, pipeline, version, request.to)
     status = before
     if before is None or before.state in ("rejected", "refused"):
         status = PromotionStatus(
@@ -123,29 +123,29 @@ async def promote_to_workspace(
             model=pipeline.model.name,
             version=version,
             run=run,
-            to=asked.to,
+            to=request.to,
             attempt=0 if before is None else before.attempt + 1,
-            by=asked.by,
-            reason=asked.reason,
+            by=request.by,
+            reason=request.reason,
             asked_at=now,
             since=now,
         )
         # Its record is there before its instance: if the process dies here, the next request
         # starts the instance.
         if not await STORAGE.ask(_keep, clients, status):
-            status = await STORAGE.ask(_newest, clients, pipeline, version, asked.to)
+            status = await STORAGE.ask(_newest, clients, pipeline, version, request.to)
     assert status is not None, "another request has recorded it"
     if status.state not in ENDED:
         given = PromotionInput(status=status, rule=destination.approve).to_dict()
         await start_once(starter, promotion.__name__, status.id, given, again=is_broken)
-    return await _accepted(clients, asked, "promote", status)
+    return await _accepted(clients, request, "promote", status)
 
 
 async def cancel_promotion(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: Promote,
+    request: Promote,
     *,
     version: str,
     now: datetime,
@@ -155,42 +155,42 @@ async def cancel_promotion(
     A version that is registered there meanwhile stays, and the promotion ends as promoted. The
     request is recorded before the promotion is woken up: if it misses that, it finds the record.
     """
-    status = await STORAGE.ask(_newest, clients, pipeline, version, asked.to)
+    status = await STORAGE.ask(_newest, clients, pipeline, version, request.to)
     if status is None:
-        what = f"{pipeline.model.name}:{version} was not promoted to {asked.to}"
+        what = f"{pipeline.model.name}:{version} was not promoted to {request.to}"
         raise Problem(404, "unknown-promotion", what)
     if status.state in ENDED:
         raise Problem(409, "promotion-has-ended", f"{status.id} has ended as {status.state}")
-    cancel = CancelRequest(by=asked.by, reason=asked.reason)
+    cancel = CancelRequest(by=request.by, reason=request.reason)
     await STORAGE.ask(keep_cancellation, clients, status, cancel, at=now)
     await wake_up(starter, status.id)
-    return await _accepted(clients, asked, "cancel promotion", status)
+    return await _accepted(clients, request, "cancel promotion", status)
 
 
 async def list_promotions(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: PromotionFilter,
+    query: PromotionFilter,
     *,
     version: str,
 ) -> PromotionList:
     """List the promotions of a version, with how far each is."""
-    found = await STORAGE.ask(_recorded, clients, pipeline, version, asked.to)
+    promotions = await STORAGE.ask(_recorded, clients, pipeline, version, query.to)
     declared = await STORAGE.ask(load_destinations, clients.settings.pipelines_folder)
     return PromotionList(
-        promotions=[await _detail(starter, each) for each in found], workspaces=list(declared)
+        promotions=[await _detail(starter, each) for each in promotions], workspaces=list(declared)
     )
 
 
 async def _accepted(
-    clients: Clients, asked: Promote, verb: str, promotion: PromotionStatus
+    clients: Clients, request: Promote, verb: str, promotion: PromotionStatus
 ) -> Accepted:
     """Record the action; the answer says where to follow the promotion."""
-    what, on = f"{verb} to {asked.to}", f"model {promotion.model}:{promotion.version}"
-    await STORAGE.ask(keep_action, clients, what, on, asked, outcome=promotion.id)
+    what, on = f"{verb} to {request.to}", f"model {promotion.model}:{promotion.version}"
+    await STORAGE.ask(keep_action, clients, what, on, request, outcome=promotion.id)
     path = f"/api/pipelines/{promotion.pipeline}/models/{promotion.version}/promotions"
-    return Accepted(id=promotion.id, status_url=f"{path}?to={asked.to}")
+    return Accepted(id=promotion.id, status_url=f"{path}?to={request.to}")
 
 
 async def _detail(starter: DurableOrchestrationClient, status: PromotionStatus) -> PromotionDetail:

@@ -41,7 +41,7 @@ async def reproduce_model(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: ReproduceModel,
+    request: ReproduceModel,
     *,
     version: str,
     now: datetime,
@@ -53,7 +53,7 @@ async def reproduce_model(
     """
     with azure_ml_asked():
         try:
-            planned = await AZURE_ML.ask(_plan, clients, pipeline, version, asked, now)
+            planned = await AZURE_ML.ask(_plan, clients, pipeline, version, request, now)
         except (InvalidPipeline, NotReproducible) as error:
             detail = f"it cannot be trained again: {error}"
             raise Problem(409, "not-reproducible", detail) from None
@@ -61,12 +61,12 @@ async def reproduce_model(
     if isinstance(planned, RunRequest):
         await start_attempt(starter, planned)  # at the same moment, another one may have been first
     on = f"model {pipeline.model.name}:{version}"
-    await STORAGE.ask(keep_action, clients, "reproduce", on, asked, outcome=run)
+    await STORAGE.ask(keep_action, clients, "reproduce", on, request, outcome=run)
     return Accepted(id=run, status_url=f"/api/runs/{run}")
 
 
 def _plan(
-    clients: Clients, pipeline: Pipeline, version: str, asked: ReproduceModel, now: datetime
+    clients: Clients, pipeline: Pipeline, version: str, body: ReproduceModel, now: datetime
 ) -> RunRequest | str:
     """The run that reproduces a version, or the id of one that has not ended.
 
@@ -96,7 +96,7 @@ def _plan(
         version=version,
         run=run,
         champion=tags_of(model).get(tags.CHAMPION),
-        tolerance=asked.tolerance,
+        tolerance=body.tolerance,
         number=number + 1,
     )
     # Without the original's receiver, checks, redrive and trace.
@@ -106,7 +106,7 @@ def _plan(
         round=original.round,
         attempt=1,
         configuration=original.job_configuration,
-        reason=asked.reason[:START_REASON_LIMIT_CHARACTERS],
+        reason=body.reason[:START_REASON_LIMIT_CHARACTERS],
         parameters=original.parameters,
         reproduces=reproduces,
     )

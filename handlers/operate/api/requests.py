@@ -142,13 +142,13 @@ class NoParameters(Parameters):
 Parsed = TypeVar("Parsed", bound=Parameters)
 
 
-def parse_parameters(kind: type[Parsed], given: Mapping[str, str]) -> Parsed:
+def parse_parameters(kind: type[Parsed], query: Mapping[str, str]) -> Parsed:
     """Parse the query parameters of a request.
 
     Raises:
         Problem: 400; it names the wrong parameter, and lists all valid ones.
     """
-    values = {name: value for name, value in given.items() if name not in _OF_THE_HOST}
+    values = {name: value for name, value in query.items() if name not in _OF_THE_HOST}
     try:
         return kind.model_validate(values)
     except ValidationError as error:

@@ -31,7 +31,7 @@ from handlers.rollout.requests import request_rollout
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.outcomes import rule_of_rollout
 from orchestrations.contracts.rollouts import Decision, RolloutStatus, Verb
-from orchestrations.rollout.decisions import decided_step
+from orchestrations.rollout.decisions import step_to_decide
 from orchestrations.rollout.rollout import rollout as rollout_orchestrator
 
 if TYPE_CHECKING:  # in version 2 of the SDK it is in another module
@@ -86,59 +86,59 @@ class RolloutFilter(Parameters):
 
 
 async def list_rollouts(
-    clients: Clients, starter: DurableOrchestrationClient, asked: RolloutFilter
+    clients: Clients, starter: DurableOrchestrationClient, query: RolloutFilter
 ) -> RolloutList:
     """List the rollouts, newest first."""
     page = await STORAGE.ask(
-        read_page, clients, pipeline=asked.pipeline, after=asked.after, limit=asked.limit
+        read_page, clients, pipeline=query.pipeline, after=query.after, limit=query.limit
     )
     return RolloutList(
         rollouts=await asyncio.gather(
             *(_summary(clients, starter, each) for each in page.rollouts)
         ),
-        next=next_url("/api/rollouts", asked, page.following),
+        next=next_url("/api/rollouts", query, page.following),
     )
 
 
 async def _summary(
-    clients: Clients, starter: DurableOrchestrationClient, asked: RolloutStatus
+    clients: Clients, starter: DurableOrchestrationClient, indexed: RolloutStatus
 ) -> RolloutSummary:
     """A rollout with its current state; without an instance, the request and its recorded end."""
-    instance = await starter.get_status(asked.id)
-    status, is_over = asked, False
+    instance = await starter.get_status(indexed.id)
+    status, is_over = indexed, False
     if exists(instance):
         is_over = is_broken(instance)
         shown = parsed(instance.custom_status)
         if shown:
             now = RolloutStatus.from_dict(shown)
-            status = now.model_copy(update={"rolls_back": asked.rolls_back})
+            status = now.model_copy(update={"rolls_back": indexed.rolls_back})
     else:
-        end = await STORAGE.ask(recorded_end, clients, asked.id)
+        end = await STORAGE.ask(recorded_end, clients, indexed.id)
         is_over = end is None
-        status = asked.model_copy(update={"state": end or asked.state})
-    return RolloutSummary(**dict(status), broken=is_over, created_at=asked.since)
+        status = indexed.model_copy(update={"state": end or indexed.state})
+    return RolloutSummary(**dict(status), broken=is_over, created_at=indexed.since)
 
 
 async def start_rollout_of_model(
     clients: Clients,
     pipelines: Mapping[str, Pipeline],
     starter: DurableOrchestrationClient,
-    asked: StartRolloutOfModel,
+    request: StartRolloutOfModel,
 ) -> Accepted:
     """Roll a version of a pipeline's model out to the pipeline's endpoint.
 
     A rollout of another version that is not live yet is superseded. A repeated request gets the
     rollout that is under way; after its end, there is a new one.
     """
-    pipeline = find_pipeline(pipelines, asked.pipeline)
+    pipeline = find_pipeline(pipelines, request.pipeline)
     if pipeline.deploy is None:
         raise Problem(
-            409, "no-endpoint", f"pipeline {asked.pipeline} has no deploy in its pipeline.yml"
+            409, "no-endpoint", f"pipeline {request.pipeline} has no deploy in its pipeline.yml"
         )
-    model = await AZURE_ML.ask(find_model, clients, pipeline, asked.version)
-    rollout = await request_rollout(clients, starter, pipeline, model, at_once=asked.at_once)
-    on = f"model {pipeline.model.name}:{asked.version}"
-    await STORAGE.ask(keep_action, clients, "roll out", on, asked, outcome=rollout)
+    model = await AZURE_ML.ask(find_model, clients, pipeline, request.version)
+    rollout = await request_rollout(clients, starter, pipeline, model, at_once=request.at_once)
+    on = f"model {pipeline.model.name}:{request.version}"
+    await STORAGE.ask(keep_action, clients, "roll out", on, request, outcome=rollout)
     return Accepted(id=rollout, status_url=f"/api/rollouts/{rollout}")
 
 
@@ -149,7 +149,7 @@ async def get_rollout(starter: DurableOrchestrationClient, *, rollout: str) -> R
 
 
 async def promote_rollout(
-    clients: Clients, starter: DurableOrchestrationClient, asked: DecideRollout, *, rollout: str
+    clients: Clients, starter: DurableOrchestrationClient, request: DecideRollout, *, rollout: str
 ) -> Accepted:
     """End the baking time of the current step, so that the next step begins.
 
@@ -162,15 +162,15 @@ async def promote_rollout(
         raise Problem(
             409, "rollout-not-baking", f"rollout {rollout} is {state}: wait until it is tested"
         )
-    return await _decide(clients, starter, instance, "promote", asked)
+    return await _decide(clients, starter, instance, "promote", request)
 
 
 async def roll_back_rollout(
-    clients: Clients, starter: DurableOrchestrationClient, asked: DecideRollout, *, rollout: str
+    clients: Clients, starter: DurableOrchestrationClient, request: DecideRollout, *, rollout: str
 ) -> Accepted:
     """Restore the traffic from before a rollout, in any state before its end."""
     instance = await _find_live(starter, rollout)
-    return await _decide(clients, starter, instance, "rollback", asked)
+    return await _decide(clients, starter, instance, "rollback", request)
 
 
 async def _decide(
@@ -178,15 +178,15 @@ async def _decide(
     starter: DurableOrchestrationClient,
     instance: DurableOrchestrationStatus,
     verb: Verb,
-    asked: DecideRollout,
+    request: DecideRollout,
 ) -> Accepted:
     """Record a decision, and wake the rollout up."""
     status = _status(instance)
-    step = decided_step(status.state, status.step)
-    decision = Decision(verb=verb, by=asked.by, reason=asked.reason, step=step)
+    step = step_to_decide(status.state, status.step)
+    decision = Decision(verb=verb, by=request.by, reason=request.reason, step=step)
     await STORAGE.ask(record_decision, clients, status.id, decision)
     on = f"rollout {status.id}"
-    await STORAGE.ask(keep_action, clients, verb, on, asked, outcome="requested")
+    await STORAGE.ask(keep_action, clients, verb, on, request, outcome="requested")
     await wake_up(starter, status.id)
     return Accepted(id=status.id, status_url=f"/api/rollouts/{status.id}")
 

@@ -94,51 +94,51 @@ class RunLogs(Document):
 async def get_logs(
     clients: Clients,
     starter: DurableOrchestrationClient,
-    asked: LogFilter,
+    query: LogFilter,
     *,
     run: str,
     now: datetime,
 ) -> RunLogs:
     """Return the end of the log of a run's job, or what follows an offset."""
-    known = await find_run(clients, starter, run)
-    if isinstance(known, LandingDetail):
-        raise Problem(404, "unknown-run", f"{run} is no run; its run is {known.run or 'to come'}")
-    found = await AZURE_ML.ask(_read, clients, known.status, asked)
-    if found.state != "running" or found.job is None:
-        return found
+    detail = await find_run(clients, starter, run)
+    if isinstance(detail, LandingDetail):
+        raise Problem(404, "unknown-run", f"{run} is no run; its run is {detail.run or 'to come'}")
+    logs = await AZURE_ML.ask(_read, clients, detail.status, query)
+    if logs.state != "running" or logs.job is None:
+        return logs
     minute = now.replace(second=0, microsecond=0)
     try:
-        used = await AZURE_ML.ask_within(PART_SECONDS, read_utilisation, clients, found.job, minute)
+        used = await AZURE_ML.ask_within(PART_SECONDS, read_utilisation, clients, logs.job, minute)
         reason = None if used else "Azure Monitor has none yet: it comes some minutes late"
     except (AzureError, Unavailable) as error:
         used, reason = None, f"Azure Monitor could not be asked: {type(error).__name__}"
-    return found.model_copy(update={"utilisation": used, "no_utilisation": reason})
+    return logs.model_copy(update={"utilisation": used, "no_utilisation": reason})
 
 
-def _read(clients: Clients, status: RunStatus, asked: LogFilter) -> RunLogs:
-    job, is_over = asked.job or status.job, status.state in TERMINAL_RUN_STATES
+def _read(clients: Clients, status: RunStatus, query: LogFilter) -> RunLogs:
+    job, is_over = query.job or status.job, status.state in TERMINAL_RUN_STATES
     with azure_ml_asked():
-        found = None if job is None else if_found(_find_part, clients, job)
-    root = found and str(found[0].root_run_id or found[0].run_id)
-    if asked.job and (not root or run_of_job(root) != status.id):
+        log_part = None if job is None else if_found(_find_part, clients, job)
+    root = log_part and str(log_part[0].root_run_id or log_part[0].run_id)
+    if query.job and (not root or run_of_job(root) != status.id):
         raise Problem(404, "unknown-job", f"run {status.id} has no job {job}", where="job")
-    if found is None:
+    if log_part is None:
         note = f"Azure ML has no job {job}"
         if job is None:
             note = f"run {status.id} has no job{'' if is_over else ' yet'}: it is {status.state}"
         return RunLogs(run_state=status.state, job=job, has_ended=is_over, note=note)
-    details, children = found
+    details, children = log_part
     job, state, urls = str(details.run_id), job_state(details.status), details.log_files or {}
-    file, has_ended = asked.file or find_log(urls, None), state in ENDED
-    if asked.file not in (None, *urls) and (urls or has_ended):
+    file, has_ended = query.file or find_log(urls, None), state in ENDED
+    if query.file not in (None, *urls) and (urls or has_ended):
         listed = ", ".join(sorted(urls)) or "none"
         detail = f"job {job} has no log {file!r}; it has: {listed}"
         raise Problem(404, "unknown-log", detail, where="file")
-    part = _read_part(urls.get(file), asked.offset, f"{file} of job {job}")
+    part = _read_part(urls.get(file), query.offset, f"{file} of job {job}")
     whole = whole_lines(part, has_ended=has_ended)
     lines = lines_of(whole.content)
-    if asked.offset is None:
-        lines = lines[1 if part.start else 0 :][-asked.lines :]
+    if query.offset is None:
+        lines = lines[1 if part.start else 0 :][-query.lines :]
     return RunLogs(
         run_state=status.state,
         job=job,

@@ -28,7 +28,7 @@ from handlers.platform.clients import Clients
 from handlers.platform.instances import exists, is_live, run_status, start_once, wake_up
 from handlers.platform.run_records import request_cancel
 from handlers.platform.settings import Settings
-from handlers.platform.spans import below
+from handlers.platform.spans import use_parent_span
 from orchestrations.configuration.parameters import PARAMETERS_LIMIT, Value, problem_with
 from orchestrations.configuration.pipeline import Pipeline
 from orchestrations.contracts.landing import BatchTrace, LandingRequest
@@ -60,7 +60,7 @@ class StartRun(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_callback_url(cls, body: Any) -> Any:
+    def _drop_callback_url(cls, body: Any) -> Any:
         if isinstance(body, dict) and "callback_url" in body:
             raise ValueError(
                 "callback_url was removed: let an operator add the URL to notify.webhooks in "
@@ -111,8 +111,8 @@ async def start_run(
     except BadSignature as error:
         raise Problem(401, "bad-signature", str(error)) from None
     pipeline = find_pipeline(pipelines, name)
-    asked = parse_body(StartRun, body)
-    key = asked.idempotency_key or message_id
+    start = parse_body(StartRun, body)
+    key = start.idempotency_key or message_id
     if len(key) > IDEMPOTENCY_KEY_LIMIT_CHARACTERS:
         raise invalid_request(
             f"it has at most {IDEMPOTENCY_KEY_LIMIT_CHARACTERS} characters", where=ID_HEADER
@@ -124,16 +124,16 @@ async def start_run(
             where=IDEMPOTENCY_HEADER,
         )
     receivers = [webhook.name for webhook in pipeline.notify.webhooks]
-    if asked.receiver is not None and asked.receiver not in receivers:
+    if start.receiver is not None and start.receiver not in receivers:
         known = ", ".join(receivers) or "none"
         raise invalid_request(
             f"pipeline {name} has no such receiver; its webhooks are: {known}", where="receiver"
         )
     request = _request(
         pipeline,
-        asked.parameters,
-        receiver=asked.receiver,
-        reason=asked.reason,
+        start.parameters,
+        receiver=start.receiver,
+        reason=start.reason,
         trace=_trace(settings, headers.get(HEADER)),
     )
     return await _start(starter, request, key)
@@ -143,7 +143,7 @@ async def train_pipeline(
     clients: Clients,
     starter: DurableOrchestrationClient,
     pipeline: Pipeline,
-    asked: TrainPipeline,
+    body: TrainPipeline,
 ) -> Accepted:
     """Train on the current content of the zone, also if it was trained on before.
 
@@ -151,12 +151,12 @@ async def train_pipeline(
     on the same content answers it; when that has ended, there is a new run.
     """
     trace = _trace(clients.settings, None)
-    request = _request(pipeline, asked.parameters, reason=asked.reason, trace=trace)
+    request = _request(pipeline, body.parameters, reason=body.reason, trace=trace)
     accepted = await _start(starter, request, uuid.uuid4().hex)
-    values = ", ".join(f"{name}={json.dumps(value)}" for name, value in asked.parameters.items())
+    values = ", ".join(f"{name}={json.dumps(value)}" for name, value in body.parameters.items())
     outcome = f"{accepted.id}{f' with {values}' if values else ''}"
     on = f"pipeline {pipeline.name}"
-    await STORAGE.ask(keep_action, clients, "train", on, asked, outcome=outcome)
+    await STORAGE.ask(keep_action, clients, "train", on, body, outcome=outcome)
     return accepted
 
 
@@ -182,7 +182,7 @@ async def _start(
     starter: DurableOrchestrationClient, request: LandingRequest, key: str
 ) -> Accepted:
     instance, trace = request_instance(request.pipeline, key), request.trace
-    with below(trace and trace.parent):
+    with use_parent_span(trace and trace.parent):
         started = await start_once(starter, landing.__name__, instance, request.to_dict())
     logger.info("%s: %s", instance, "started" if started else "was started before")
     return Accepted(id=instance, status_url=f"/api/runs/{instance}")
@@ -196,7 +196,7 @@ def _trace(settings: Settings, caller: str | None) -> BatchTrace | None:
 
 
 async def cancel_run(
-    clients: Clients, starter: DurableOrchestrationClient, asked: CancelRun, *, run: str
+    clients: Clients, starter: DurableOrchestrationClient, request: CancelRun, *, run: str
 ) -> Accepted:
     """Request that a run cancels its job.
 
@@ -213,12 +213,12 @@ async def cancel_run(
     if not is_live(status):
         state = run_status(status).state
         raise Problem(409, "run-has-ended", f"run {run} has ended as {state}")
-    cancel = CancelRequest(by=asked.by, reason=asked.reason)
+    cancel = CancelRequest(by=request.by, reason=request.reason)
     await CANCELLATIONS.ask(request_cancel, clients, run, cancel)
     await wake_up(starter, run)
     try:
         await CANCELLATIONS.ask_within(
-            PART_SECONDS, keep_action, clients, "cancel", f"run {run}", asked, outcome="requested"
+            PART_SECONDS, keep_action, clients, "cancel", f"run {run}", request, outcome="requested"
         )
     except (AzureError, TimeoutError) as error:
         logger.warning("action cancel of run %s was not recorded: %s", run, type(error).__name__)

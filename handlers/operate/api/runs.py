@@ -26,7 +26,7 @@ from handlers.operate.api.documents import (
 from handlers.operate.api.models import azure_ml_asked
 from handlers.operate.api.remedies import remedy
 from handlers.operate.api.requests import Parameters, Problem, invalid_request, next_url
-from handlers.operate.api.sentences import of_no_run_cost
+from handlers.operate.api.sentences import explain_missing_run_cost
 from handlers.platform import record_store, tags
 from handlers.platform.bulkheads import AZURE_ML, PART_SECONDS, STORAGE
 from handlers.platform.clients import Clients
@@ -92,77 +92,77 @@ class RunFilter(Parameters):
         Raises:
             Problem: 400, a name is not a state or a group.
         """
-        found: list[Any] = []
+        selected: list[Any] = []
         for name in filter(None, (self.state or "").split(",")):
             if name not in STATES | GROUPS.keys():
                 known = ", ".join(sorted(STATES | GROUPS.keys()))
                 raise invalid_request(
                     f"there is no state {name!r}; there are: {known}", where="state"
                 )
-            found += GROUPS.get(name, (name,))
-        return list(dict.fromkeys(found))
+            selected += GROUPS.get(name, (name,))
+        return list(dict.fromkeys(selected))
 
 
-async def list_runs(clients: Clients, asked: RunFilter) -> RunList:
+async def list_runs(clients: Clients, query: RunFilter) -> RunList:
     """List the runs, newest first.
 
     Without `data` and `model`, the page is a range of the index of runs.
     """
-    states, run = asked.states(), None
-    if asked.model is not None:
-        run = await AZURE_ML.ask_within(PART_SECONDS, _run_of_model, clients, asked.model)
-    page = await STORAGE.ask(_page, clients, asked, states, run)
+    states, run = query.states(), None
+    if query.model is not None:
+        run = await AZURE_ML.ask_within(PART_SECONDS, _run_of_model, clients, query.model)
+    page = await STORAGE.ask(_page, clients, query, states, run)
     return RunList(
         runs=[RunSummary.model_validate(each) for each in page.runs],
-        next=next_url("/api/runs", asked, page.following),
+        next=next_url("/api/runs", query, page.following),
     )
 
 
 def _page(
-    clients: Clients, asked: RunFilter, states: Sequence[RunState], run: str | None
+    clients: Clients, query: RunFilter, states: Sequence[RunState], run: str | None
 ) -> RunPage:
     """A page of the runs; `run` is the one that registered the model of the filter."""
-    if asked.data is None and asked.model is None:
+    if query.data is None and query.model is None:
         return read_page(
             clients.records,
-            pipeline=asked.pipeline,
+            pipeline=query.pipeline,
             states=states,
-            created_from=asked.created_from,
-            created_to=asked.created_to,
-            after=asked.after,
-            limit=asked.limit,
+            created_from=query.created_from,
+            created_to=query.created_to,
+            after=query.after,
+            limit=query.limit,
         )
     named = (
-        {} if asked.data is None else dict.fromkeys(runs_of_dataset(clients.records, asked.data))
+        {} if query.data is None else dict.fromkeys(runs_of_dataset(clients.records, query.data))
     )
-    if asked.model is not None:
-        named = {run: None} if run is not None and (asked.data is None or run in named) else {}
+    if query.model is not None:
+        named = {run: None} if run is not None and (query.data is None or run in named) else {}
     records = filter(None, (read_run_record(clients, run) for run in named))
     entries = sorted(
         (
             (run_key(record), summary(record))
             for record in records
-            if _matches(record, asked, states) and run_key(record) > (asked.after or "")
+            if _matches(record, query, states) and run_key(record) > (query.after or "")
         ),
         key=lambda entry: entry[0],
     )
-    return RunPage(*first_page(entries, asked.limit))
+    return RunPage(*first_page(entries, query.limit))
 
 
 def _run_of_model(clients: Clients, model: str) -> str | None:
     name, _, version = model.rpartition(":")
     with azure_ml_asked():
-        found = find_version(clients, name, version)
-    return None if found is None else (found.tags or {}).get(tags.RUN)
+        registered = find_version(clients, name, version)
+    return None if registered is None else (registered.tags or {}).get(tags.RUN)
 
 
-def _matches(record: RunRecord, asked: RunFilter, states: Sequence[RunState]) -> bool:
+def _matches(record: RunRecord, query: RunFilter, states: Sequence[RunState]) -> bool:
     status, began_at = record.status, record.started_at
     return (
-        asked.pipeline in (None, status.pipeline)
+        query.pipeline in (None, status.pipeline)
         and (not states or status.state in states)
-        and (asked.created_from is None or began_at >= asked.created_from)
-        and (asked.created_to is None or began_at <= asked.created_to)
+        and (query.created_from is None or began_at >= query.created_from)
+        and (query.created_to is None or began_at <= query.created_to)
     )
 
 
@@ -174,10 +174,10 @@ async def get_run(
     The state is from the instance while the task hub has it, the rest from the run's record. So a
     run is available after its instance was purged.
     """
-    known = await find_run(clients, starter, run)
-    if isinstance(known, LandingDetail):
-        return RunOrLanding(known)
-    return RunOrLanding(await STORAGE.ask(_detail, clients, known))
+    record = await find_run(clients, starter, run)
+    if isinstance(record, LandingDetail):
+        return RunOrLanding(record)
+    return RunOrLanding(await STORAGE.ask(_detail, clients, record))
 
 
 async def find_run(
@@ -195,14 +195,14 @@ async def find_run(
     try:
         if instance is not None and instance.name != retraining.__name__:
             return _landing(instance)
-        known = await STORAGE.ask(read_run_record, clients, run)
+        record = await STORAGE.ask(read_run_record, clients, run)
         if instance is not None:
-            known = merge(known, record_of(instance))
+            record = merge(record, record_of(instance))
     except ValidationError:
-        known = None
-    if known is None:
+        record = None
+    if record is None:
         raise unknown_run(run)
-    return known
+    return record
 
 
 def get_report(clients: Clients, *, run: str) -> RunReport:
@@ -262,7 +262,9 @@ def _detail(clients: Clients, record: RunRecord) -> RunDetail:
     error_type = None if status.error is None else status.error.type
     no_cost, cost = None, record.known_cost
     if cost is None:
-        no_cost = of_no_run_cost(status.id, find_admission(clients, now=datetime.now(UTC)))
+        no_cost = explain_missing_run_cost(
+            status.id, find_admission(clients, now=datetime.now(UTC))
+        )
     return RunDetail.model_validate(
         summary(record)
         | status.to_dict()

@@ -16,19 +16,19 @@ from orchestrations.contracts.capacity import Admission
 from orchestrations.contracts.landing import LastBatch, SettlingRules, ZoneActivity
 from orchestrations.contracts.outcomes import rule_of_run, rule_of_trouble
 from orchestrations.contracts.runs import RunStatus
-from orchestrations.landing.settling import Wait, before_listing
+from orchestrations.landing.settling import Wait, decide_to_list
 from orchestrations.names import run_of_job
 from orchestrations.training.room import clock
 
 
-def of_settling(
+def describe_settling(
     pipeline: Pipeline, activity: ZoneActivity, *, opened_at: datetime, now: datetime
 ) -> str:
     """Describe a batch that is not frozen yet."""
     newest, marker_at = activity.newest_event_at, activity.marker_at
     latest = opened_at + timedelta(seconds=pipeline.settle.maximum_wait_seconds)
     rules = SettlingRules.of(pipeline)
-    decision = before_listing(activity, rules, opened_at=opened_at, now=now)
+    decision = decide_to_list(activity, rules, opened_at=opened_at, now=now)
     came = "no event is known" if newest is None else f"the newest data is of {clock(newest)}"
     if not isinstance(decision, Wait):
         return f"the batch may be complete ({came}): the zone is being listed and frozen"
@@ -49,7 +49,7 @@ def of_settling(
     )
 
 
-def of_run(run: RunStatus, pipeline: Pipeline) -> str:
+def describe_run(run: RunStatus, pipeline: Pipeline) -> str:
     """Describe an active run."""
     checking = "" if run.stage is None else f", for the {run.stage.replace('-', ' ')}"
     text = (
@@ -68,7 +68,7 @@ def of_run(run: RunStatus, pipeline: Pipeline) -> str:
     return f"{text}; it is ended after {duration(timedelta(seconds=limit))} in this state"
 
 
-def of_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
+def describe_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
     """Describe a failed attempt with a scheduled next one."""
     error = run.error.type if run.error else "an error"
     return (
@@ -77,7 +77,7 @@ def of_retry(run: RunStatus, due: datetime, pipeline: Pipeline) -> str:
     )
 
 
-def of_given_up(run: RunStatus, remedy: str | None) -> str:
+def describe_given_up_run(run: RunStatus, remedy: str | None) -> str:
     """Describe a run that needs a person, with the remedy for its error."""
     error = "no error"
     if run.error:
@@ -87,8 +87,8 @@ def of_given_up(run: RunStatus, remedy: str | None) -> str:
     return f"run {run.id} {rule_of_run(run.state).gave_up} ({error}). {remedy or ''}".rstrip()
 
 
-def of_held(partition: str | None, held: HeldSummary) -> str:
-    """Describe a hold."""
+def describe_held_batch(partition: str | None, held: HeldSummary) -> str:
+    """Describe a held batch."""
     where = "" if partition is None else f" of partition {partition}"
     repeated = (
         f" ({_number(held.batches)} batches since {clock(held.since)})" if held.batches > 1 else ""
@@ -99,7 +99,7 @@ def of_held(partition: str | None, held: HeldSummary) -> str:
     )
 
 
-def of_waiting(partition: str | None, held: HeldSummary, pipeline: Pipeline) -> str:
+def describe_waiting_batch(partition: str | None, held: HeldSummary, pipeline: Pipeline) -> str:
     """Describe a batch that differs too little from the last trained one."""
     where = "" if partition is None else f" of partition {partition}"
     age = pipeline.settle.maximum_age_seconds
@@ -109,7 +109,7 @@ def of_waiting(partition: str | None, held: HeldSummary, pipeline: Pipeline) -> 
     return f"the batch {held.dataset_version}{where} waits for more data: {held.message}{end}"
 
 
-def of_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
+def describe_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
     """Describe why nothing is trained from a zone."""
     where = "" if partition is None else f" in partition {partition}"
     often = "" if trouble.count == 1 else f", {_number(trouble.count)} times"
@@ -117,13 +117,13 @@ def of_trouble(partition: str | None, trouble: Trouble | TroubleSummary) -> str:
     return f"{begin}{where} since {clock(trouble.since)}{often}: {trouble.message}"
 
 
-def of_paused(pause: Pause, *, under_way: str, sentence: str) -> str:
+def describe_pause(pause: Pause, *, under_way: str, sentence: str) -> str:
     """Describe a paused pipeline, and the work that continues during the pause."""
     held = f"{pause}. What lands is frozen and held until it is resumed"
     return held if under_way == "idle" else f"{held}; {sentence}"
 
 
-def of_idle(pipeline: Pipeline, partition: str | None, batch: LastBatch | None) -> str:
+def describe_idle_zone(pipeline: Pipeline, partition: str | None, batch: LastBatch | None) -> str:
     """Describe a zone, or the partition that changed last, without changes since its last batch."""
     place = f"{pipeline.source.container}/{pipeline.source.prefix}"
     if partition is not None:
@@ -136,7 +136,7 @@ def of_idle(pipeline: Pipeline, partition: str | None, batch: LastBatch | None) 
     )
 
 
-def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
+def explain_missing_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
     """Why a pipeline has no costs in this month and the previous one."""
     if not has_prices:
         return "not known: there is no queues.yml, which has the prices"
@@ -145,7 +145,7 @@ def of_no_cost(pipeline: Pipeline, *, has_prices: bool) -> str:
     return "none: no job of it has ended this month or in the one before"
 
 
-def of_no_run_cost(run: str, admission: Admission | None) -> str:
+def explain_missing_run_cost(run: str, admission: Admission | None) -> str:
     """Why a run has no cost; `admission` is None without a `queues.yml`."""
     if admission is None:
         return "not known: there is no queues.yml, which has the prices"

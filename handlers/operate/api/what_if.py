@@ -99,7 +99,7 @@ class WhatIf(Document):
 
 
 def what_if(
-    clients: Clients, pipeline: Pipeline, asked: WhatIfQuestion, *, now: datetime
+    clients: Clients, pipeline: Pipeline, question: WhatIfQuestion, *, now: datetime
 ) -> WhatIf:
     """Decide on the recorded batches by another file, by the same pure decisions.
 
@@ -111,10 +111,10 @@ def what_if(
     """
     file = clients.settings.pipelines_folder / pipeline.name / PIPELINE_FILE
     try:
-        changed = parse_kept_pipeline(file, asked.file)
+        changed = parse_kept_pipeline(file, question.file)
     except InvalidPipeline as error:
         raise invalid_request(str(error).rpartition("/")[2], where="file") from None
-    since = now - timedelta(days=asked.days)
+    since = now - timedelta(days=question.days)
     past = list(islice(_past(clients, pipeline, since), BATCHES_LIMIT + 1))
     is_cut, past = len(past) > BATCHES_LIMIT, past[:BATCHES_LIMIT][::-1]
 
@@ -124,7 +124,9 @@ def what_if(
         except ResourceNotFoundError:
             return None
 
-    replayed = list(replay(changed, past, difference_of, _before(clients, pipeline, since)))
+    replayed = list(
+        replay(changed, past, difference_of, _last_trained_datasets(clients, pipeline, since))
+    )
     return WhatIf(
         pipeline=pipeline.name,
         since=since,
@@ -145,23 +147,25 @@ def _past(clients: Clients, pipeline: Pipeline, since: datetime) -> Iterator[Pas
         if batch.dataset.frozen_at < since:
             return
         released = is_released(clients, pipeline.name, batch.dataset.version)
-        yield _with_run(clients, pipeline, PastBatch(batch=batch, is_released=released))
+        yield _add_run(clients, pipeline, PastBatch(batch=batch, is_released=released))
 
 
-def _before(clients: Clients, pipeline: Pipeline, since: datetime) -> dict[str | None, Dataset]:
+def _last_trained_datasets(
+    clients: Clients, pipeline: Pipeline, since: datetime
+) -> dict[str | None, Dataset]:
     """The last trained batch of each zone from before a moment, if it is among the last ones."""
     older = (name for name in newest_batches(clients, pipeline.name) if frozen_at(name) < since)
-    found: dict[str | None, Dataset] = {}
+    datasets: dict[str | None, Dataset] = {}
     for name in islice(older, BATCHES_LIMIT):
         batch = read_batch(clients, name)
         if batch is not None and rule_of_batch(batch.result.outcome).is_trained:
-            found.setdefault(batch.dataset.partition, batch.dataset)
+            datasets.setdefault(batch.dataset.partition, batch.dataset)
             if pipeline.source.batch == "zone":
                 break
-    return found
+    return datasets
 
 
-def _with_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatch:
+def _add_run(clients: Clients, pipeline: Pipeline, past: PastBatch) -> PastBatch:
     result = past.batch.result
     if result.outcome != "started" or result.run is None:
         return past
@@ -210,13 +214,13 @@ def _hours(past: PastBatch) -> float | None:
 
 
 def _totals(decided: Iterable[tuple[Outcome, Model, float | None]]) -> WhatIfTotals:
-    found: Sequence[tuple[Outcome, Model, float | None]] = list(decided)
-    outcomes, models = [it[0] for it in found], [it[1] for it in found]
+    rows: Sequence[tuple[Outcome, Model, float | None]] = list(decided)
+    outcomes, models = [it[0] for it in rows], [it[1] for it in rows]
     return WhatIfTotals(
         trained=outcomes.count("trained"),
         held=outcomes.count("held"),
         promoted=models.count("promoted"),
         rolled_back=models.count("rolled-back"),
-        unknown=sum("unknown" in it for it in found),
-        node_hours=sum(hours or 0.0 for outcome, _, hours in found if outcome == "trained"),
+        unknown=sum("unknown" in it for it in rows),
+        node_hours=sum(hours or 0.0 for outcome, _, hours in rows if outcome == "trained"),
     )

@@ -118,14 +118,14 @@ def partitions_to_land(
     events = records.newest_events.get(pipeline.name, {})
     last_batches = records.last_batches.get(pipeline.name, {})
     watched: list[str | None] = [None]
-    known: set[str | None] = {None}
+    partitions: set[str | None] = {None}
     if pipeline.source.batch == "partition":
         folders = sorted(list_partitions(clients, pipeline))
         watched = [each.key for each in folders[-NEWEST_PARTITIONS:]]
-        known = {each.key for each in folders} | events.keys() - {None}
+        partitions = {each.key for each in folders} | events.keys() - {None}
     past_age = zones_past_age(clients, pipeline, now=now)
     due: list[str | None] = []
-    for partition in sorted(known, key=str):
+    for partition in sorted(partitions, key=str):
         last = last_batches.get(partition)
         event = events.get(partition)
         if last is None:
@@ -202,7 +202,7 @@ async def _failing_zones(current: Round, pipeline: Pipeline) -> list[str | None]
         if is_broken(instance) and pipeline.has_zone(partition):
             failing.append(partition)
         elif not is_live(instance):
-            # It has ended without a batch, as an overdue one does; or there is no such zone.
+            # The landing ended without a batch, as an overdue one does; or the zone does not exist.
             await BACKGROUND.ask(
                 close_troubles,
                 clients,
@@ -294,18 +294,18 @@ async def close_request(
     request_id = str(instance.instance_id)
     name = f"requests/{request_id}.json"
     document = await BACKGROUND.ask(record_store.read, clients.records, name)
-    known = _Broken() if document is None else _Broken.from_dict(document)
-    if known.is_alerted:
+    broken = _Broken() if document is None else _Broken.from_dict(document)
+    if broken.is_alerted:
         return None
     whole = await starter.get_status(request_id, show_input=True)
     request = _parse(whole)
-    # As it is: an older worker cannot read the input of a newer release, a later one can.
-    given = parsed(whole.input_)
+    # Passed on unchanged: a worker of an older release cannot parse the input of a newer one.
+    restart_input = parsed(whole.input_)
     has_failed = instance.runtime_status == OrchestrationRuntimeStatus.Failed
-    if has_failed and given is not None and known.restarts < RESTARTS:
-        counted = _Broken(restarts=known.restarts + 1)
+    if has_failed and restart_input is not None and broken.restarts < RESTARTS:
+        counted = _Broken(restarts=broken.restarts + 1)
         await BACKGROUND.ask(record_store.replace, clients.records, name, counted.to_dict())
-        await starter.start_new(landing.__name__, request_id, given)
+        await starter.start_new(landing.__name__, request_id, restart_input)
         return "started again"
     pipeline = None if request is None else request.pipeline
     alert = trouble(
@@ -316,13 +316,13 @@ async def close_request(
         data={
             "request": request_id,
             "pipeline": pipeline,
-            "restarts": known.restarts,
+            "restarts": broken.restarts,
             "message": broken_failure(whole).message,
         },
         pipeline=pipeline,
     )
     await BACKGROUND.ask(publish_alert, clients, alert)
-    alerted = known.model_copy(update={"is_alerted": True})
+    alerted = broken.model_copy(update={"is_alerted": True})
     await BACKGROUND.ask(record_store.replace, clients.records, name, alerted.to_dict())
     return "alerted"
 

@@ -163,12 +163,12 @@ async def check_messages(current: Round) -> None:
     ]
     # In parallel: each one waits some seconds for messages if its queue is empty.
     counts = await asyncio.gather(
-        *(SERVICE_BUS.ask(step, current.clients, *given) for step, given in steps),
+        *(SERVICE_BUS.ask(step, current.clients, *arguments) for step, arguments in steps),
         return_exceptions=True,
     )
-    for (step, given), count in zip(steps, counts, strict=True):
+    for (step, arguments), count in zip(steps, counts, strict=True):
         if isinstance(count, BaseException):
-            current.note_fault(" ".join(("dead letters:", step.__name__, *given)), count)
+            current.note_fault(" ".join(("dead letters:", step.__name__, *arguments)), count)
         elif step is give_back:
             current.summary.events_given_back += count
         else:

@@ -103,7 +103,7 @@ class Round:
         self,
         what: str,
         step: Callable[Given, Awaitable[Result]],
-        *given: Given.args,
+        *arguments: Given.args,
         **named: Given.kwargs,
     ) -> Result | None:
         """Do a step and return its result; None if it failed, or there is no time for it."""
@@ -111,7 +111,7 @@ class Round:
             self.summary.left_for_later += 1
             return None
         try:
-            return await step(*given, **named)
+            return await step(*arguments, **named)
         except Exception as error:  # noqa: BLE001 - it is logged, and the other steps go on
             self.note_fault(what, error)
             return None
@@ -164,15 +164,15 @@ def follow(
         is_complete: whether the round attempted every step; if not, causes may be missing.
         now: the time of the round, UTC.
     """
-    known = {each.cause: each for each in before.open}
-    found = {_OF_MANY.sub(r"\1", step): message for step, message in failed.items()}
+    open_failures = {each.cause: each for each in before.open}
+    messages = {_OF_MANY.sub(r"\1", step): message for step, message in failed.items()}
     after = [
-        known[cause].model_copy(update={"message": message})
-        if cause in known
+        open_failures[cause].model_copy(update={"message": message})
+        if cause in open_failures
         else Fault(cause=cause, message=message, since=now)
-        for cause, message in found.items()
+        for cause, message in messages.items()
     ]
-    missing = [] if is_complete else [each for each in before.open if each.cause not in found]
+    missing = [] if is_complete else [each for each in before.open if each.cause not in messages]
     return Faults(open=(*after, *missing))
 
 

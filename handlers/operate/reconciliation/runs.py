@@ -83,11 +83,11 @@ Mended = Literal["started again", "closed"]
 async def check_runs(current: Round) -> None:
     """Mend or wake runs, the longest silent first; then report broken landings and requests."""
     clients, starter, now, summary = current.clients, current.starter, current.now, current.summary
-    found = await find_instances(
+    instances = await find_instances(
         starter, created_from=now - RUN_AGE_LIMIT, created_to=now, statuses=LIVE | BROKEN
     )
     runs = sorted(
-        (each for each in found.values() if each.name == retraining.__name__),
+        (each for each in instances.values() if each.name == retraining.__name__),
         key=lambda each: (not is_broken(each), str(each.last_updated_time)),
     )
     for instance in runs:
@@ -98,9 +98,9 @@ async def check_runs(current: Round) -> None:
         mended = await current.attempt(f"run {run}", mend_run, clients, starter, run, now=now)
         if mended is not None:
             (summary.runs_closed if mended == "closed" else summary.runs_started).append(run)
-    for instance in filter(is_broken_landing, found.values()):
+    for instance in filter(is_broken_landing, instances.values()):
         await current.attempt(f"landing {instance.instance_id}", report, clients, instance)
-    for instance in filter(is_broken_request, found.values()):
+    for instance in filter(is_broken_request, instances.values()):
         request = str(instance.instance_id)
         what = f"request {request}"
         if await current.attempt(what, close_request, clients, starter, instance, now=now):
@@ -209,20 +209,20 @@ def _input_to_go_on(
     An input of a newer release is passed on as it is.
     """
     try:
-        given = RunInput.from_dict(document)
+        run_input = RunInput.from_dict(document)
     except ValidationError:
         return document
     last = last_status(instance)
-    ending = given.ending or (last.error if last.state == "ending" else None)
+    ending = run_input.ending or (last.error if last.state == "ending" else None)
     if ending is not None:
-        return RunInput(request=given.request, ending=ending).to_dict()
+        return RunInput(request=run_input.request, ending=ending).to_dict()
     try:
         job = get_job(clients, GetJob(job=str(instance.instance_id)))
     except JobFailed:  # there is none; the jobs of checks are adopted on the way
         return document
     since = last.since if last.state == job.state else now
     waiting = Waiting(job=job, state_since=since)
-    training = given.request.model_copy(update={"checks": ()})
+    training = run_input.request.model_copy(update={"checks": ()})
     return RunInput(request=training, waiting=waiting).to_dict()
 
 
@@ -248,24 +248,24 @@ async def complete_record(
     if exists(instance):
         record = record_of(instance)
     else:
-        known = await BACKGROUND.ask(read_run_record, clients, run)
-        if known is None:
+        existing = await BACKGROUND.ask(read_run_record, clients, run)
+        if existing is None:
             return False
-        record = _end_of_purged(known, now)
+        record = _end_of_purged(existing, now)
     await BACKGROUND.ask(add_to_record, clients, record)
     return True
 
 
-def _end_of_purged(known: RunRecord, now: datetime) -> RunRecord:
+def _end_of_purged(record: RunRecord, now: datetime) -> RunRecord:
     failure = Failure(
         type=TransientError.__name__,
-        message=f"instance {known.status.id} was purged before it had ended",
+        message=f"instance {record.status.id} was purged before it had ended",
         permanent=False,
     )
     changes = {"state": "failed", "since": now, "error": failure}
-    status = known.status.model_copy(update=changes)
+    status = record.status.model_copy(update=changes)
     step = RunStep(state="failed", began_at=now)
-    return known.model_copy(update={"status": status, "steps": (*known.steps, step)})
+    return record.model_copy(update={"status": status, "steps": (*record.steps, step)})
 
 
 def _request_of(clients: Clients, instance: DurableOrchestrationStatus) -> RunRequest | None:

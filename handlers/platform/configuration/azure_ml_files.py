@@ -174,12 +174,12 @@ def _problems_of_pipeline(document: dict[str, Any]) -> Iterator[Problem]:
     if not steps:
         yield Problem(("jobs",), "a pipeline job needs steps")
         return
-    known = {
+    resources = {
         "inputs": declared(document, "inputs"),
         "outputs": declared(document, "outputs"),
         "jobs": frozenset(steps),
     }
-    if RESULTS not in known["outputs"]:
+    if RESULTS not in resources["outputs"]:
         yield Problem(("outputs",), f"declare the output {RESULTS!r}: Landfall reads metrics there")
     written: set[str] = set()
     for step, body in steps.items():
@@ -190,13 +190,13 @@ def _problems_of_pipeline(document: dict[str, Any]) -> Iterator[Problem]:
                     kind = match["kind"]
                     if kind == "outputs" and side == "outputs":
                         written.add(match["name"])
-                    if match["name"] not in known[kind]:
+                    if match["name"] not in resources[kind]:
                         owner = "step" if kind == "jobs" else kind[:-1]
                         yield Problem(
                             ("jobs", step, side, name),
                             f"{match[0]}: the job has no {owner} {match['name']!r}",
                         )
-    for name in sorted((known["outputs"] & OUTPUTS) - written):
+    for name in sorted((resources["outputs"] & OUTPUTS) - written):
         yield Problem(
             ("outputs", name),
             f"no step writes it: bind a step's output to ${{{{parent.outputs.{name}}}}}",
@@ -213,13 +213,13 @@ def _mounts_for_spark(document: dict[str, Any]) -> Iterator[Problem]:
     steps = {step: _mapping(body) for step, body in _mapping(document.get("jobs")).items()}
     for step, body in steps.items():
         for side in ("inputs", "outputs") if body.get("type") == "spark" else ():
-            theirs = _mapping(document.get(side))
+            bindings = _mapping(document.get(side))
             for name, entry in _mapping(body.get(side)).items():
                 options = _mapping(entry) or {"path": entry}
                 match = _PARENT_REFERENCE.fullmatch(str(options.get("path")))
                 if match is None or match["kind"] != side:
                     continue
-                theirs_of_it = theirs.get(match["name"])
+                theirs_of_it = bindings.get(match["name"])
                 is_data = isinstance(theirs_of_it, dict) or match["name"] in BOUND_INPUTS | OUTPUTS
                 mode = options.get("mode") or _mapping(theirs_of_it).get("mode")
                 if is_data and mode != "direct":
@@ -245,11 +245,11 @@ def _missing_files(file: Path, document: Mapping[str, Any]) -> Iterator[Problem]
         scoring = _mapping(body.get("code_configuration"))
         named: dict[Location, Any] = {
             ("code",): body.get("code"),
-            ("entry", "file"): _in_code(body, _mapping(body.get("entry")).get("file")),
+            ("entry", "file"): _path_in_code(body, _mapping(body.get("entry")).get("file")),
             ("environment", "conda_file"): environment.get("conda_file"),
             ("environment", "build", "path"): _mapping(environment.get("build")).get("path"),
             ("code_configuration", "code"): scoring.get("code"),
-            ("code_configuration", "scoring_script"): _in_code(
+            ("code_configuration", "scoring_script"): _path_in_code(
                 scoring, scoring.get("scoring_script")
             ),
             **{(key,): _file_of(body.get(key)) for key in ("environment", "component", "trial")},
@@ -260,7 +260,7 @@ def _missing_files(file: Path, document: Mapping[str, Any]) -> Iterator[Problem]
                 yield Problem((*location, *key), where)
 
 
-def _in_code(body: Mapping[str, Any], name: Any) -> str | None:
+def _path_in_code(body: Mapping[str, Any], name: Any) -> str | None:
     """A file in the code, from the job or deployment file; None if the code is not local."""
     code = body.get("code")
     return (

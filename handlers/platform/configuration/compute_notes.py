@@ -81,21 +81,21 @@ def notes(folder: Path, pipeline: Pipeline, regions: Mapping[str, str]) -> Notes
         pipeline: the parsed file.
         regions: as `Settings.regions` gives them.
     """
-    found = Notes(warnings=list(_slow_nodes(folder, pipeline)))
+    noted = Notes(warnings=list(_slow_nodes(folder, pipeline)))
     named = {part: region_name(regions[part]) for part in PARTS if regions.get(part)}
     if missing := [part for part in PARTS if part not in named]:
-        found.not_known.append(f"the region of {', '.join(missing)}")
+        noted.not_known.append(f"the region of {', '.join(missing)}")
     if len(set(named.values())) > 1:
         places = ", ".join(f"{part} in {name}" for part, name in named.items())
-        found.warnings.append(
+        noted.warnings.append(
             f"{places}: what a job or the app reads from another region is billed as transfer, "
             "and comes later"
         )
     if region := named.get("workspace"):
         sizes = {each.size: None for _, options in pipeline.jobs.values() for each in options}
         for size in sizes:
-            _judge_offer(found, size, region)
-    return found
+            _judge_offer(noted, size, region)
+    return noted
 
 
 def _slow_nodes(folder: Path, pipeline: Pipeline) -> Iterator[str]:
@@ -127,13 +127,13 @@ def _nodes_together(document: Mapping[str, Any], nodes: int) -> int:
             return nodes
 
 
-def _judge_offer(found: Notes, size: str, region: str) -> None:
+def _judge_offer(notes: Notes, size: str, region: str) -> None:
     listed = recorded()
     offered = listed.sizes.get(size.lower())
     if offered is None or region not in listed.regions:
-        found.not_known.append(f"whether {region} offers {size}")
+        notes.not_known.append(f"whether {region} offers {size}")
     elif region not in offered:
-        found.warnings.append(
+        notes.warnings.append(
             f"{region} did not offer {size} (list recorded {listed.recorded}): a job would wait or "
             "be refused; az ml compute list-sizes says what the workspace's region offers now"
         )

@@ -159,7 +159,7 @@ def digest_of_code(job_file: Path) -> str | None:
 
 def _named_files(yaml_file: Path, seen: set[Path]) -> dict[str, Path]:
     """Name → path of the files that a YAML file names; a name does not depend on the machine."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for text in _texts_in(yaml_file.read_text("utf-8")):
         path = _local(yaml_file.parent, text)
         if path is None or path.resolve() in seen:
@@ -167,16 +167,16 @@ def _named_files(yaml_file: Path, seen: set[Path]) -> dict[str, Path]:
         seen.add(path.resolve())
         if path.is_dir():
             inside = (each for each in path.rglob("*") if _CACHES not in each.parts)
-            found |= {
+            files |= {
                 f"{text}/{each.relative_to(path).as_posix()}": each
                 for each in inside
                 if each.is_file()
             }
             continue
-        found[text] = path
+        files[text] = path
         if path.suffix in (".yml", ".yaml"):
-            found |= {f"{text}:{name}": each for name, each in _named_files(path, seen).items()}
-    return found
+            files |= {f"{text}:{name}": each for name, each in _named_files(path, seen).items()}
+    return files
 
 
 @functools.lru_cache(maxsize=64)

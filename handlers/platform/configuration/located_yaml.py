@@ -99,27 +99,27 @@ class LocatedYaml:
         """The line (from 1) of the deepest existing key or item on the path `location`."""
         line, node = 1, self.node
         for part in location:
-            found = _child(node, part)
-            if found is None:
+            child = _child(node, part)
+            if child is None:
                 break
-            named, node = found
+            named, node = child
             line = named.start_mark.line + 1
         return line
 
-    def _without_tags(self, problem: Mapping[str, Any]) -> Location:
+    def _drop_tags(self, problem: Mapping[str, Any]) -> Location:
         """The keys of a problem's location, without the tags of unions, which are not keys."""
         location = cast("Location", problem["loc"])
         node, keys = self.node, list[int | str]()
         for number, part in enumerate(location, start=1):
-            found = _child(node, part)
-            if found is not None:
-                node = found[1]
-            if found is not None or (number == len(location) and problem["type"] == "missing"):
+            child = _child(node, part)
+            if child is not None:
+                node = child[1]
+            if child is not None or (number == len(location) and problem["type"] == "missing"):
                 keys.append(part)
         return tuple(keys)
 
     def _describe(self, problem: Mapping[str, Any]) -> str:
-        location = self._without_tags(problem)
+        location = self._drop_tags(problem)
         # A problem of the whole file needs no value: that would be the file.
         unsaid = problem["type"] == "missing" or not location
         value = "" if unsaid else f" (value: {problem['input']!r})"
@@ -145,10 +145,10 @@ def _problems(
     if isinstance(node, yaml.MappingNode):
         lines: dict[Any, int] = {}
         for key, value in node.value:
-            there, known = (*location, key.value), _constructed(key)
-            if known in lines:
-                yield key, there, f"is there twice, first in line {lines[known]}", value
-            lines.setdefault(known, key.start_mark.line + 1)
+            there, name = (*location, key.value), _constructed(key)
+            if name in lines:
+                yield key, there, f"is there twice, first in line {lines[name]}", value
+            lines.setdefault(name, key.start_mark.line + 1)
             yield from _problems(key, location, seen)
             yield from _problems(value, there, seen)
     elif isinstance(node, yaml.SequenceNode):

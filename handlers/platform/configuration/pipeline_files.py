@@ -175,14 +175,15 @@ def _refuse_overlaps(pipelines: Mapping[str, Pipeline]) -> None:
     named = sorted(pipelines.items())
     for index, (name, pipeline) in enumerate(named):
         for other_name, other in named[index + 1 :]:
-            ours, theirs = pipeline.source, other.source
-            if ours.container == theirs.container and (
-                ours.prefix.startswith(theirs.prefix) or theirs.prefix.startswith(ours.prefix)
+            source, other_source = pipeline.source, other.source
+            if source.container == other_source.container and (
+                source.prefix.startswith(other_source.prefix)
+                or other_source.prefix.startswith(source.prefix)
             ):
                 raise InvalidPipeline(
                     f"pipelines {name} and {other_name} watch one place: container "
-                    f"{ours.container!r}, prefixes {ours.prefix!r} and {theirs.prefix!r}; "
-                    "give each a prefix of its own"
+                    f"{source.container!r}, prefixes {source.prefix!r} and "
+                    f"{other_source.prefix!r}; give each a prefix of its own"
                 )
             if (
                 pipeline.deploy is not None

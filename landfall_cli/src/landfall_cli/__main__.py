@@ -120,8 +120,8 @@ def alarms(session: Session) -> None:
     """Show the active silence alarms: expected events that did not happen."""
 
     def people(document: Any) -> None:
-        output, found = session.output, document["alarms"]
-        if not found:
+        output, listed = session.output, document["alarms"]
+        if not listed:
             output.line("No silence alarm is on.")
             return
         rows = [
@@ -131,7 +131,7 @@ def alarms(session: Session) -> None:
                 output.ago(each["since"]),
                 output.sentence(each["message"]),
             )
-            for each in found
+            for each in listed
         ]
         output.table(("ALARM", "OF", "SINCE", "WHY"), rows)
 

@@ -51,10 +51,10 @@ def find_connection(
     """
     key = key or environment.get(KEY_VARIABLE)
     if url or environment.get(URL_VARIABLE):
-        found = url or environment[URL_VARIABLE]
+        address = url or environment[URL_VARIABLE]
         source = "--url" if url else URL_VARIABLE
         scope = scope or environment.get(SCOPE_VARIABLE)
-        return Connection(found.rstrip("/").removesuffix("/api"), key, source, scope)
+        return Connection(address.rstrip("/").removesuffix("/api"), key, source, scope)
     for place in (folder, *folder.parents):
         file = place / ENDPOINTS
         if file.is_file():

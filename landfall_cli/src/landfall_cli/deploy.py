@@ -49,7 +49,7 @@ def deploy(
         f"Deploy {pipeline['model']}:{version} to {pipeline['endpoint'] or 'its endpoint'} {how}?",
         is_confirmed=yes,
     )
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     done = session.request(
         "/api/rollouts",
         pipeline=pipeline["name"],
@@ -58,7 +58,7 @@ def deploy(
         reason=reason,
         by=by,
     )
-    _follow(session, done["id"], SERVES, since=asked)
+    _follow(session, done["id"], SERVES, since=requested_at)
 
 
 def rollback(
@@ -82,7 +82,7 @@ def rollback(
     """
     name, _, version = of.partition(":")
     pipeline = find_pipeline(session, name)
-    current = _under_way(session, pipeline["name"])
+    current = _current_rollout(session, pipeline["name"])
     is_other = current is not None and (
         version != current["model"]["version"] or current.get("rolls_back")
     )
@@ -106,13 +106,13 @@ def _replace_champion(
     # Without a champion, the API answers that there is no version "none".
     goes = version or session.api.get(path, limit=1)["champion"] or "none"
     session.confirm(f"Take {pipeline['model']}:{goes} out of service?", is_confirmed=yes)
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     done = session.request(f"{path}/{goes}/rollback", reason=reason, by=by)
     if done["rollout"] is None:
         session.output.show(done, lambda shown: session.output.line(changed(shown)))
         return
     session.output.note(changed(done))
-    _follow(session, done["rollout"], SERVES, since=asked)
+    _follow(session, done["rollout"], SERVES, since=requested_at)
 
 
 def _newest(session: Session, pipeline: Any) -> str:
@@ -131,7 +131,7 @@ def _newest(session: Session, pipeline: Any) -> str:
     return str(version)
 
 
-def _under_way(session: Session, pipeline: str) -> Any | None:
+def _current_rollout(session: Session, pipeline: str) -> Any | None:
     """The rollout that has the endpoint, or else the newest one that waits for it."""
     listed = session.api.get("/api/rollouts", pipeline=pipeline, limit=50)["rollouts"]
     going = [each for each in listed if not each["broken"] and each["state"] not in ENDS]

@@ -124,12 +124,12 @@ def roles_of_the_app(*scopes: str) -> str:
         rows = json.loads(TABLE.read_text("utf-8"))["assignments"]
     except FileNotFoundError:
         return f"its roles on {', '.join(scopes)} in infra/roles.json"
-    found = [
+    roles = [
         f"{row['role']} on {row['scope']}"
         for row in rows
         if row["principal"] == "app" and row["scope"] in scopes
     ]
-    return ", ".join(found)
+    return ", ".join(roles)
 
 
 STORAGE_REMEDY = (
@@ -239,7 +239,7 @@ def judge_compute(noted: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> I
     for sentence, names in warned.items():
         yield Check(name=f"compute of {', '.join(names)}", verdict="warning", finding=sentence)
     missing = {text: None for _, not_known in noted.values() for text in not_known}
-    found = f"{len(warned) or 'no'} warnings about sizes and regions"
+    finding = f"{len(warned) or 'no'} warnings about sizes and regions"
     if missing:
-        found += f"; not known: {', '.join(missing)}"
-    yield Check(name="compute", verdict="good", finding=found)
+        finding += f"; not known: {', '.join(missing)}"
+    yield Check(name="compute", verdict="good", finding=finding)

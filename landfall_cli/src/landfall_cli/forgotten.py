@@ -47,8 +47,8 @@ def forgotten(
     def people(document: Any) -> None:
         if request is None:
             rows = [
-                (it["id"], f"{it['asked_blobs']}", it["by"], it["reason"], _end(it))
-                for it in document["requests"]
+                (each["id"], f"{each['asked_blobs']}", each["by"], each["reason"], _end(each))
+                for each in document["requests"]
             ]
             output.table(("REQUEST", "BLOBS", "BY", "WHY", "DONE"), rows)
             return
@@ -62,17 +62,17 @@ def forgotten(
         )
         models = [
             (
-                f"{it['name']}:{it['version']}",
-                "yes" if it["in_service"] else "no",
-                it["dataset_version"],
-                f"{it['blobs']}",
+                f"{each['name']}:{each['version']}",
+                "yes" if each["in_service"] else "no",
+                each["dataset_version"],
+                f"{each['blobs']}",
             )
-            for it in document["models"]
+            for each in document["models"]
         ]
         output.table(("MODEL", "IN SERVICE", "DATASET", "BLOBS"), models)
         versions = [
-            (it["pipeline"], it["version"], f"{it['blobs']}", f"{it['copies_deleted']}")
-            for it in document["versions"]
+            (each["pipeline"], each["version"], f"{each['blobs']}", f"{each['copies_deleted']}")
+            for each in document["versions"]
         ]
         output.table(("PIPELINE", "DATASET", "BLOBS", "COPIES DELETED"), versions)
 

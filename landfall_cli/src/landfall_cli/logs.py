@@ -29,29 +29,31 @@ def logs(
     """
     output, offset, told = session.output, None, ""
     while True:
-        it = session.follow(f"/api/runs/{run}/logs", job=job, file=file, lines=lines, offset=offset)
-        head = _head(it)
-        text = it["text"] if head == told else f"{head}\n{it['text']}"
+        answer = session.follow(
+            f"/api/runs/{run}/logs", job=job, file=file, lines=lines, offset=offset
+        )
+        head = _head(answer)
+        text = answer["text"] if head == told else f"{head}\n{answer['text']}"
         if text:
-            output.show(it, lambda _, text=text: output.line(text.removesuffix("\n")))
-        is_over = it["has_ended"] and not it["more"]
+            output.show(answer, lambda _, text=text: output.line(text.removesuffix("\n")))
+        is_over = answer["has_ended"] and not answer["more"]
         if is_over or not follow:
             break
         # The default may change: when a check has passed, or another trial begins.
-        job, file = it["job"] if it["state"] else job, it["file"] or file
-        offset, told = it["next_offset"], head
-        if not it["more"]:
+        job, file = answer["job"] if answer["state"] else job, answer["file"] or file
+        offset, told = answer["next_offset"], head
+        if not answer["more"]:
             time.sleep(POLL_SECONDS)
     if follow:
-        output.note(f"run {run} is {it['run_state']}; landfall runs get {run} has more of it")
-        if it["state"] != "completed" or it["run_state"] in BAD_ENDS:
+        output.note(f"run {run} is {answer['run_state']}; landfall runs get {run} has more of it")
+        if answer["state"] != "completed" or answer["run_state"] in BAD_ENDS:
             raise typer.Exit(Exit.FAILED)
 
 
-def _head(it: Mapping[str, Any]) -> str:
+def _head(answer: Mapping[str, Any]) -> str:
     """What is told of the job once, and again when it has changed."""
-    used = it["utilisation"]
+    used = answer["utilisation"]
     shares = [f"{of} {share:.0f} %" for of, share in used["percent"].items()] if used else []
-    job = f"job {it['job']}: {it['state']}" if it["state"] else None
-    told = (job, it["file"], ", ".join(shares) or it["no_utilisation"], it["note"])
+    job = f"job {answer['job']}: {answer['state']}" if answer["state"] else None
+    told = (job, answer["file"], ", ".join(shares) or answer["no_utilisation"], answer["note"])
     return "; ".join(filter(None, told))

@@ -78,7 +78,7 @@ def get_model(session: Session, pipeline: Pipeline, version: Version) -> None:
                 if model["compute"] is None
                 else f"{model['compute']['nodes']} x {model['compute']['size']}",
                 "cost": cost(model),
-                "asked for because": model["reason"],
+                "reason": model["reason"],
                 "data difference": model["difference"],
                 **{f"before {step}": told for step, told in model["approvals"].items()},
                 "parameters": assignments(model["parameters"]),
@@ -156,12 +156,12 @@ def find_pipeline(session: Session, name: str) -> Any:
         Refused: there is none, or more than one.
     """
     every = session.api.get("/api/pipelines")["pipelines"]
-    found = [each for each in every if each["name"] == name] or [
+    matches = [each for each in every if each["name"] == name] or [
         each for each in every if name in (each["model"], each["endpoint"])
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(each["name"] for each in found)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(each["name"] for each in matches)
         raise Refused(400, {"detail": f"the pipelines {names} have {name!r}: name one of them"})
     raise Refused(404, {"detail": f"no pipeline has a model or an endpoint {name!r}"})

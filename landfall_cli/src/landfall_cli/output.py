@@ -170,14 +170,14 @@ def duration(span: timedelta) -> str:
 
 def cost(run: Mapping[str, Any]) -> str | None:
     """The cost of a run's job, with its factors; None if the API gives no cost."""
-    it = run.get("cost")
-    if it is None:
+    spent = run.get("cost")
+    if spent is None:
         return None
-    hours = it["node_seconds"] / 3600
-    queue = f", queue {it['queue']}" if it["queue"] else ""
+    hours = spent["node_seconds"] / 3600
+    queue = f", queue {spent['queue']}" if spent["queue"] else ""
     return (
-        f"{it['amount']:,.2f} {it['currency']}: {hours:,.2f} node-hours of {it['flavor']} "
-        f"({it['nodes']} nodes) at {it['price_per_node_hour']:,.2f}{queue}"
+        f"{spent['amount']:,.2f} {spent['currency']}: {hours:,.2f} node-hours of {spent['flavor']} "
+        f"({spent['nodes']} nodes) at {spent['price_per_node_hour']:,.2f}{queue}"
     )
 
 

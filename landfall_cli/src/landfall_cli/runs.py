@@ -237,13 +237,13 @@ def _show_slices(output: Output, gate: Mapping[str, Any] | None) -> None:
     factor, unit = (100, " points") if gate["unit"] == "points" else (1, "")
     rows = [
         (
-            it["name"],
-            f"{it['lead'] * factor:+.3g}{unit}",
-            f"{it['p']:.2g}",
-            str(it["samples"]),
-            "" if it["outcome"] == "kept" else it["outcome"],
+            measured["name"],
+            f"{measured['lead'] * factor:+.3g}{unit}",
+            f"{measured['p']:.2g}",
+            str(measured["samples"]),
+            "" if measured["outcome"] == "kept" else measured["outcome"],
         )
-        for it in gate["slices"]
+        for measured in gate["slices"]
     ]
     output.line("")
     output.table(("SLICE", "CHANGE", "P", "SAMPLES", ""), rows)

@@ -81,7 +81,7 @@ def read_json(path: Path) -> tuple[str, Any]:
     """
     content = path.read_bytes()
     try:
-        text = without_comments(content.decode("utf-8-sig"))
+        text = strip_comments(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}: not UTF-8: {error.reason}") from None
@@ -151,7 +151,7 @@ def error_at(location: Sequence[Step], message: str) -> ValidationError:
     )
 
 
-def without_comments(text: str) -> str:
+def strip_comments(text: str) -> str:
     """Replace comments and trailing commas in JSON text by spaces; lines keep their numbers."""
 
     def blank(match: re.Match[str]) -> str:

@@ -199,7 +199,7 @@ class Sent:
 
 
 async def attack(script: Script, target: Target, chance: random.Random, sent: Sent) -> None:
-    """Repeat a script, each time on a new connection, until canceled."""
+    """Repeat a script, each time on a new connection, until cancelled."""
     while True:
         # If the server uses TLS, half of the connections do; the others fail in the handshake.
         in_tls = target.tls is not None and chance.random() < 1 / 2

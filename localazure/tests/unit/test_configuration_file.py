@@ -13,7 +13,7 @@ from localazure.configuration_file import (
     ConfigurationModel,
     line_of,
     read_configuration,
-    without_comments,
+    strip_comments,
 )
 from localazure.errors import ConfigurationError
 
@@ -122,4 +122,4 @@ def test_every_value_is_on_the_line_on_which_json_writes_it(document: Any) -> No
 @given(DOCUMENTS)
 def test_valid_json_has_no_comments_to_blank(document: Any) -> None:
     text = json.dumps(document, indent=1)
-    assert without_comments(text) == text
+    assert strip_comments(text) == text

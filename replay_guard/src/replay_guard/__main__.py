@@ -37,10 +37,10 @@ STATUSES = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    given = _parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = given.run
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(given)
+        return run(options)
     except (ApiRefused, AppNotLoaded, OSError) as error:
         print(f"replay-guard: {error}", file=sys.stderr)
         return ExitCode.FAILED
@@ -97,34 +97,34 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", help="of instances whose history does not tell theirs")
 
 
-def _export(given: argparse.Namespace) -> int:
+def _export(options: argparse.Namespace) -> int:
     api = ManagementApi(
-        given.url, key=given.key or os.environ.get(KEY_VARIABLE), task_hub=given.task_hub
+        options.url, key=options.key or os.environ.get(KEY_VARIABLE), task_hub=options.task_hub
     )
     wanted = Wanted(
-        instances=given.instance,
-        names=given.name,
-        statuses=given.status,
-        version=given.version,
-        with_inputs=given.with_inputs,
+        instances=options.instance,
+        names=options.name,
+        statuses=options.status,
+        version=options.version,
+        with_inputs=options.with_inputs,
     )
-    done = export(api, given.out, wanted, _progress())
+    done = export(api, options.out, wanted, _progress())
     for instance, reason in done.skipped.items():
         print(f"skipped {instance}: {reason}", file=sys.stderr)
-    print(f"{len(done.files)} histories in {given.out}")
+    print(f"{len(done.files)} histories in {options.out}")
     return ExitCode.FITS if done.files else ExitCode.FAILED
 
 
-def _check(given: argparse.Namespace) -> int:
-    folder = given.app.resolve()
-    settings = given.settings
+def _check(options: argparse.Namespace) -> int:
+    folder = options.app.resolve()
+    settings = options.settings
     if settings is None and (folder / "local.settings.json").is_file():
         settings = folder / "local.settings.json"
     # The app's own output must not appear in the report.
     with contextlib.redirect_stdout(sys.stderr):
         app = load_app(folder, read_settings(settings) if settings else {})
-        results = list(check(app, given.histories, _progress(), version=given.version))
-    if given.json:
+        results = list(check(app, options.histories, _progress(), version=options.version))
+    if options.json:
         print(json.dumps(to_document(results), indent=1))
     else:
         print("\n".join(to_text(results)))

@@ -184,13 +184,13 @@ def _parts(actions: list[Document]) -> Iterator[Document]:
             yield action
 
 
-def without_cancellations(actions: list[Document]) -> list[Document]:
+def drop_cancellations(actions: list[Document]) -> list[Document]:
     """Actions without the marks of cancelled timers, which are set after the timers."""
     return [
         action
         | ({"isCanceled": False} if action["actionType"] == ActionType.CREATE_TIMER else {})
         | (
-            {"compoundActions": without_cancellations(action["compoundActions"])}
+            {"compoundActions": drop_cancellations(action["compoundActions"])}
             if "compoundActions" in action
             else {}
         )

@@ -82,14 +82,14 @@ def load_app(folder: Path, settings: Mapping[str, str]) -> App:
             f"importing {folder / _SCRIPT}.py failed. Does it need app settings? Name a file with "
             f"--settings.\n{''.join(traceback.format_exception(error)).rstrip()}"
         ) from error
-    found: dict[StepKind, dict[str, Handle]] = {StepKind.CHILD: {}, StepKind.ACTIVITY: {}}
+    handles: dict[StepKind, dict[str, Handle]] = {StepKind.CHILD: {}, StepKind.ACTIVITY: {}}
     for function in functions:
         trigger = cast("Any", function.get_trigger())
         kind, field = _NAME_FIELDS.get(trigger.type if trigger else "", (None, ""))
         if kind is not None:
             name = getattr(trigger, field, None) or function.get_function_name()
-            found[kind][str(name).casefold()] = function.get_user_function()
-    return App(found[StepKind.CHILD], frozenset(found[StepKind.ACTIVITY]), versioning)
+            handles[kind][str(name).casefold()] = function.get_user_function()
+    return App(handles[StepKind.CHILD], frozenset(handles[StepKind.ACTIVITY]), versioning)
 
 
 def read_settings(file: Path) -> dict[str, str]:
@@ -106,28 +106,28 @@ def read_settings(file: Path) -> dict[str, str]:
 
 
 def _find_app(module: Any, folder: Path) -> azure.functions.FunctionRegister:
-    found = {
+    apps = {
         id(value): value
         for value in vars(module).values()
         if isinstance(value, azure.functions.FunctionRegister)
     }
-    if len(found) != 1:
+    if len(apps) != 1:
         raise AppNotLoaded(
-            f"{folder / _SCRIPT}.py has {len(found)} FunctionApps at its top level, it needs "
+            f"{folder / _SCRIPT}.py has {len(apps)} FunctionApps at its top level, it needs "
             "exactly one"
         )
-    return next(iter(found.values()))
+    return next(iter(apps.values()))
 
 
 def _read_versioning(host_json: Path) -> Versioning:
     if not host_json.is_file():
         return Versioning()
     durable: dict[str, Any] = _read_json(host_json).get("extensions", {}).get("durableTask", {})
-    given = {
+    configured = {
         "default_version": durable.get("defaultVersion"),
         "match_strategy": durable.get("versionMatchStrategy"),
     }
-    return Versioning(**{key: str(value) for key, value in given.items() if value is not None})
+    return Versioning(**{key: str(value) for key, value in configured.items() if value is not None})
 
 
 def _read_json(file: Path) -> dict[str, Any]:

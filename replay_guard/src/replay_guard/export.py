@@ -88,12 +88,12 @@ def _ids(api: ManagementApi, wanted: Wanted) -> Iterator[str]:
         yield from wanted.instances
         return
     names = {name.casefold() for name in wanted.names}
-    found = [
+    ids = [
         (str(each.get("createdTime")), str(each["instanceId"]))
         for each in api.instances(wanted.statuses)
         if not names or str(each.get("name", "")).casefold() in names
     ]
-    for _, instance_id in sorted(found, reverse=True):
+    for _, instance_id in sorted(ids, reverse=True):
         yield instance_id
 
 

@@ -136,7 +136,7 @@ class _Reader:
         if not self._arrivals:
             raise NotTold(f"the history of {name!r} has not begun: it has no ExecutionStarted")
         status = _text(document, "runtimeStatus", where)
-        given = document.get("input")
+        input_ = document.get("input")
         # Events that arrive while an instance is suspended are delivered when it is resumed.
         arrivals = self._arrivals[: self._suspended_after]
         if status != "Terminated":  # that instance may end before its last status is saved
@@ -150,7 +150,7 @@ class _Reader:
         return History(
             instance_id=_text(document, "instanceId", where),
             orchestrator=name,
-            input=given,
+            input=input_,
             arrivals=[_moved(each, place) for each in arrivals],
             steps=steps,
             status=status,
@@ -197,10 +197,10 @@ class _Reader:
         raise CannotCheck(f"{where}: TimerFired has no TimerCreated with the same FireAt")
 
     def _raise(self, line: Document, at: datetime, where: str) -> None:
-        given = line.get("Input")
-        if given is not None and not isinstance(given, str):
-            given = json.dumps(given)
-        raised = event(EventType.EVENT_RAISED, at, Name=_text(line, "Name", where), Input=given)
+        input_ = line.get("Input")
+        if input_ is not None and not isinstance(input_, str):
+            input_ = json.dumps(input_)
+        raised = event(EventType.EVENT_RAISED, at, Name=_text(line, "Name", where), Input=input_)
         self._arrive(Arrival(event=raised, at=at), where)
 
     def _arrive(self, arrival: Arrival, where: str) -> None:
@@ -257,16 +257,16 @@ def _sent(line: Document, at: datetime, where: str) -> Step:
 
 
 def _times(document: Document) -> tuple[datetime, ...]:
-    given = document.get("times", [])
-    if not isinstance(given, list) or not all(
-        isinstance(each, str) for each in cast("list[Any]", given)
+    texts = document.get("times", [])
+    if not isinstance(texts, list) or not all(
+        isinstance(each, str) for each in cast("list[Any]", texts)
     ):
         raise CannotCheck("times is not a list of texts: export the history again")
-    found: list[datetime] = []
-    for each in cast("list[str]", given):
+    times: list[datetime] = []
+    for each in cast("list[str]", texts):
         with contextlib.suppress(CannotCheck):  # it only looks like a time
-            found.append(parse_time(each))
-    return tuple(found)
+            times.append(parse_time(each))
+    return tuple(times)
 
 
 def _has_unsplit_timers(steps: list[Step]) -> bool:

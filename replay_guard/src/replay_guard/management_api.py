@@ -84,10 +84,10 @@ class ManagementApi:
             ApiRefused: the request failed.
         """
         path = f"{_PATH}/{quote(instance_id, safe='')}"
-        found, _ = self._get(path, _HISTORY, {}, missing=http.HTTPStatus.NOT_FOUND)
-        if found is not None and not isinstance(found, dict):
+        document, _ = self._get(path, _HISTORY, {}, missing=http.HTTPStatus.NOT_FOUND)
+        if document is not None and not isinstance(document, dict):
             raise ApiRefused(f"{self._base}{path} answered no object: is it a Durable app?")
-        return cast("Document | None", found)
+        return cast("Document | None", document)
 
     def _get(
         self,

@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import zip_longest
 from typing import Final
 
-from replay_guard.actions import Numbering, TakenStep, without_cancellations
+from replay_guard.actions import Numbering, TakenStep, drop_cancellations
 from replay_guard.history import NOT_REPEATED, Document, Step, StepKind, describe, time_text
 from replay_guard.payload import show
 
@@ -53,7 +53,7 @@ class Attempt:
     @property
     def actions(self) -> list[Document]:
         """What it has done so far, in the SDK's form."""
-        return without_cancellations(self.answer["actions"][0])
+        return drop_cancellations(self.answer["actions"][0])
 
     def way(self) -> tuple[list[tuple[StepKind, str]], bool, bool]:
         """The steps that it takes now, whether it has ended, and whether it failed."""
@@ -75,14 +75,14 @@ def match(
     match among them is chosen.
     """
     left = list(remaining)
-    found: list[int | None] = []
+    matches: list[int | None] = []
     for each in taken:
         group = [index for index in left if _may_be(steps[index], each, steps[left[0]])]
         best = min(group, key=lambda index: _distance(steps[index], each), default=None)
         if best is not None:
             left.remove(best)
-        found.append(best)
-    return found
+        matches.append(best)
+    return matches
 
 
 def compare(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
-from replay_guard.actions import ActionType, TakenStep, without_cancellations
+from replay_guard.actions import ActionType, TakenStep, drop_cancellations
 from replay_guard.history import Document, History, Step, StepKind
 from replay_guard.matching import Difference
 from replay_guard.payload import show
@@ -69,14 +69,14 @@ def compare_outcomes(history: History, answer: Document) -> Iterator[Difference]
         yield Difference(step=None, what="outcome", expected=status, found=describe_outcome(answer))
 
 
-def compare_answers(recorded: Document, found: Document) -> Iterator[Difference]:
+def compare_answers(recorded: Document, replayed: Document) -> Iterator[Difference]:
     """Compare two orchestrator-out documents; the first difference between them."""
     pairs = zip_longest(
-        without_cancellations(recorded["actions"][0]),
-        without_cancellations(found["actions"][0]),
+        drop_cancellations(recorded["actions"][0]),
+        drop_cancellations(replayed["actions"][0]),
     )
     compared = [(f"action {number}", *pair) for number, pair in enumerate(pairs)]
-    compared += [(key, recorded.get(key), found.get(key)) for key in _ANSWERED]
+    compared += [(key, recorded.get(key), replayed.get(key)) for key in _ANSWERED]
     for what, expected, got in compared:
         if expected != got:
             yield Difference(step=None, what=what, expected=show(expected), found=show(got))

@@ -57,7 +57,7 @@ def redact(status: Document, *, version: str | None, with_inputs: bool) -> Docum
             f"instance {status.get('instanceId')!r} has no history: it has not begun, or the "
             "answer is not one of the Durable HTTP API"
         )
-    keep: Callable[[str, Any], Document] = _in_full if with_inputs else _hashed
+    keep: Callable[[str, Any], Document] = _unredacted if with_inputs else _hashed
     lines = [cast("Document", line) for line in cast("list[Any]", events) if isinstance(line, dict)]
     arguments_in_arrays = _arguments_are_in_arrays(lines)
     started = next((line for line in lines if line.get("EventType") == "ExecutionStarted"), {})
@@ -159,7 +159,7 @@ def _is_array_of_one_json_text(value: Any) -> bool:
     return False
 
 
-def _in_full(key: str, value: Any) -> Document:
+def _unredacted(key: str, value: Any) -> Document:
     return {key: value}
 
 

@@ -336,14 +336,16 @@ class _Replay:
         self._check_count(number, arrival, attempt)
         self._check_value(number, "customStatus", arrival.custom_status, attempt)
 
-    def _doubted(self, number: int, place: int, found: list[Difference]) -> Iterator[Difference]:
+    def _doubted(
+        self, number: int, place: int, differences: list[Difference]
+    ) -> Iterator[Difference]:
         """Differences of one step, without those that something not recorded can explain."""
 
         def value(attempt: Attempt) -> Any:
             step = attempt.taken[place] if place < len(attempt.taken) else None
             return step and (step.input, step.instance_id, step.version)
 
-        for each in found:
+        for each in differences:
             is_value = each.what.startswith(("input", "instance id", "version"))
             if not (is_value and self._is_explained(number, f"the {each.what}", value)):
                 yield each

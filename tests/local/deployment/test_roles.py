@@ -230,7 +230,7 @@ def write_dead_letter(topic: str) -> Callable[[Cloud], None]:
 
 @contextlib.asynccontextmanager
 async def destinations(cloud: Cloud) -> AsyncGenerator[DestinationClients]:
-    assignments = RoleAssignments.of_environment(cloud.environment)
+    assignments = RoleAssignments.from_environment(cloud.environment)
     tls = ssl.create_default_context(cafile=cloud.environment.ca)
     connector = aiohttp.TCPConnector(ssl=tls)
     async with aiohttp.ClientSession(connector=connector) as session:

@@ -235,7 +235,7 @@ FEATURE = Feature(
     ),
     mistakes={
         "every listing is whole": Mistake(
-            plant=lambda: mock.patch.object(settling, "by_listing", return_value="whole"),
+            plant=lambda: mock.patch.object(settling, "judge_dataset", return_value="whole"),
             found_by=what_is_trained_on_was_whole,
             items=[
                 UPLOAD,

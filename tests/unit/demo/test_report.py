@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from demo.receivers import Mailbox, Received
-from demo.report import Report, StoryResult, failure_line, in_short, show
+from demo.report import Report, StoryResult, failure_line, show, summarise_error
 from demo.stories import STORIES
 
 RUN: dict[str, Any] = {
@@ -127,7 +127,7 @@ def test_what_comes_twice_under_one_id_is_one_notification() -> None:
 
 def test_a_failure_is_one_line_of_json() -> None:
     group = ExceptionGroup("some", [ValueError("{'a':\n 1}" * 100), KeyError("b")])
-    facts = {"error": in_short(group)}
+    facts = {"error": summarise_error(group)}
     failed = StoryResult(name="it fails", state="failed", seconds=1.26, facts=facts)
     line = failure_line(failed, {"run-digits-1": "succeeded"}, Path("build/demo/logs"))
     assert "\n" not in line

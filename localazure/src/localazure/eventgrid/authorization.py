@@ -71,10 +71,10 @@ def authorize(headers: Mapping[str, str], path: str, keys: Sequence[str], now: d
     Raises:
         Unauthorized: there is neither a key nor a token, or it is not valid.
     """
-    given = headers.get(KEY_HEADER)
+    key = headers.get(KEY_HEADER)
     token = headers.get(TOKEN_HEADER)
-    if given is not None:
-        if not is_one_of(given, keys):
+    if key is not None:
+        if not is_one_of(key, keys):
             raise Unauthorized(
                 f"the key in {KEY_HEADER} is not the key of {path}: each topic has its own "
                 "(endpoints.json in the state folder has them)"
@@ -91,12 +91,12 @@ def _check_token(token: str, path: str, keys: Sequence[str], now: datetime) -> N
     if not found or not fields.keys() >= {"r", "e"}:
         raise Unauthorized(f"{TOKEN_HEADER} must have the form r=…&e=…&s=…")
     try:
-        given = base64.b64decode(unquote_plus(signature.replace("+", "%2B")), validate=True)
+        sent = base64.b64decode(unquote_plus(signature.replace("+", "%2B")), validate=True)
     except ValueError as error:
         raise Unauthorized(f"the signature in {TOKEN_HEADER} is not base64") from error
     text = signed.encode(errors="surrogatepass")
     expected = [hmac.digest(base64.b64decode(key), text, "sha256") for key in keys]
-    if not any(hmac.compare_digest(each, given) for each in expected):
+    if not any(hmac.compare_digest(each, sent) for each in expected):
         raise Unauthorized(f"the signature in {TOKEN_HEADER} is wrong")
     expires = _parse_expiry(fields["e"][0])
     if expires <= now:

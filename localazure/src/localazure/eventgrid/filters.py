@@ -160,7 +160,7 @@ class Filter(ConfigurationModel):
     advanced_filters: tuple[AdvancedFilter, ...] = ()
 
     @model_validator(mode="after")
-    def _within_limits(self) -> Filter:
+    def _check_limits(self) -> Filter:
         filters = self.advanced_filters
         values = sum(len(operands(item)) for item in filters)
         if len(filters) > MAX_ADVANCED_FILTERS or values > MAX_VALUES:

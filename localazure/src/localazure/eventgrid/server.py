@@ -28,7 +28,7 @@ from localazure.eventgrid.authorization import (
 from localazure.eventgrid.configuration import Topic
 from localazure.eventgrid.router import Router
 from localazure.eventgrid.schemas import Event, InvalidEvent, Schema, check
-from localazure.faults.http import with_faults
+from localazure.faults.http import handle_with_faults
 from localazure.faults.injector import Injector
 from localazure.json_text import parse_json
 from localazure.runtime.environment import Environment
@@ -82,7 +82,7 @@ class Server:
         return application
 
     async def _publish_or_fail(self, request: web.Request) -> web.StreamResponse:
-        return await with_faults(
+        return await handle_with_faults(
             self._faults,
             f"publish/{request.match_info['topic']}",
             request,

@@ -41,7 +41,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
         )
-        assignments = RoleAssignments.of_environment(environment)
+        assignments = RoleAssignments.from_environment(environment)
         tls = ssl.create_default_context(cafile=environment.ca)
         local = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls))

@@ -13,7 +13,7 @@ from localazure.faults.injector import Injector
 from localazure.faults.plan import Fault, Rule
 
 
-async def with_faults(
+async def handle_with_faults(
     injector: Injector,
     operation: str,
     request: web.BaseRequest,

@@ -156,7 +156,7 @@ class ControlLoop:
         return self._workspace.faults.next(operation, OF_ALLOCATIONS) is not None
 
     async def preempt(self, cluster: str, number: int, since: float | None = None) -> Node | None:
-        """Preempt a node, as Azure does when it needs the machine; return None if it is not there.
+        """Preempt a node, as Azure does when it needs the machine; return None without such a node.
 
         The node's job is killed without SIGTERM; its outputs are kept, and it is queued again.
 

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_urldispatcher import AbstractRuleMatching, MatchedSubAppResource
 
 from localazure import limits
-from localazure.faults.http import with_faults
+from localazure.faults.http import handle_with_faults
 from localazure.faults.plan import Rule
 from localazure.machinelearning.arm import (
     CONTROL_LOOP,
@@ -268,7 +268,7 @@ async def fail_on_purpose(request: web.Request, handler: Handler) -> web.StreamR
         return error_response(ArmError(rule.status, code, "a fault on purpose"))
 
     operation, faults = action.partition("workspaces/")[2], request.app[WORKSPACE].faults
-    return await with_faults(faults, operation, request, lambda: handler(request), refuse)
+    return await handle_with_faults(faults, operation, request, lambda: handler(request), refuse)
 
 
 @web.middleware

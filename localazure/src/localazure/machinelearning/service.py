@@ -73,7 +73,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
         topic = environment.topic_endpoint(AZURE_ML_TOPIC)
         key, _ = environment.event_grid_keys(AZURE_ML_TOPIC)
         await stack.enter_async_context(publishing(state.events, topic, key))
-        assignments = RoleAssignments.of_environment(environment)
+        assignments = RoleAssignments.from_environment(environment)
         await stack.enter_async_context(tracking_server(state))
         control_loop = await stack.enter_async_context(ControlLoop(state, assignments))
         tokens = TokenIssuer(

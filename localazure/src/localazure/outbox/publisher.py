@@ -59,7 +59,7 @@ async def publishing(outbox: Outbox, endpoint: str, key: str) -> AsyncGenerator[
 
 
 async def _publish_all(outbox: Outbox, session: aiohttp.ClientSession, endpoint: str) -> None:
-    """Publish events as they are added, until canceled."""
+    """Publish events as they are added, until cancelled."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         outbox.filled.clear()

@@ -90,7 +90,7 @@ def _guard(server: web.Server, pages: WebPages) -> None:
     make, handle = server.request_factory, server.request_handler
 
     def make_request(message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
-        return make(_in_origin_form(message), *rest)
+        return make(_to_origin_form(message), *rest)
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         refusal = pages.refusal_of(request.method, request.headers)
@@ -107,7 +107,7 @@ def _guard(server: web.Server, pages: WebPages) -> None:
     server.request_factory, server.request_handler = make_request, answer
 
 
-def _in_origin_form(message: RawRequestMessage) -> RawRequestMessage:
+def _to_origin_form(message: RawRequestMessage) -> RawRequestMessage:
     """Translate a target that is a whole URL, which every server must accept.
 
     Its authority counts, and not the header `Host` (RFC 9112, section 3.2.2).

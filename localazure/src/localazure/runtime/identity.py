@@ -45,11 +45,11 @@ def principal_of(client_id: str, principals: Iterable[str]) -> str | None:
     return next((each for each in principals if client_id_of(each) == client_id), None)
 
 
-def is_one_of(given: str, secrets: Iterable[str]) -> bool:
+def is_one_of(secret: str, secrets: Iterable[str]) -> bool:
     """Whether a text that a client sent is one of the secrets. The time does not reveal a match."""
     # As bytes, because compare_digest accepts only ASCII texts. In a header, a byte that is no
     # UTF-8 is a surrogate.
-    sent = given.encode(errors="surrogatepass")
+    sent = secret.encode(errors="surrogatepass")
     return any([hmac.compare_digest(sent, each.encode()) for each in secrets])  # noqa: C419 - compare with all
 
 

@@ -102,7 +102,7 @@ class RoleAssignments:
         self._scopes.read()
 
     @classmethod
-    def of_environment(cls, environment: Environment) -> RoleAssignments:
+    def from_environment(cls, environment: Environment) -> RoleAssignments:
         """Return the role assignments of the environment's app."""
         return cls(environment.app / "infra" / "roles.json", environment.scopes_config)
 

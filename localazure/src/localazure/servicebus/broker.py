@@ -109,7 +109,7 @@ class Broker:
             ServerBusyError: the namespace has no credits left.
         """
         self._credits.spend(cost_of_sending(entity, len(messages)))
-        messages = [contents.with_message_id(message) for message in messages]
+        messages = [contents.ensure_message_id(message) for message in messages]
         submissions = [
             Submission(
                 entity=entity.number,
@@ -219,21 +219,21 @@ class Broker:
         payloads: list[bytes] = []
         left_bytes = sub_queue.entity.message_bytes
         while len(payloads) < count:
-            found = store.peek(
+            messages = store.peek(
                 self._database.read,
                 sub_queue.entity.number,
                 sub_queue.kind,
                 start=start,
                 count=min(count - len(payloads), PEEKED_AT_ONCE),
             )
-            for message in found:
+            for message in messages:
                 payload = contents.render(message)
                 left_bytes -= len(payload)
                 if payloads and left_bytes < 0:
                     break
                 payloads.append(payload)
                 start = message.entry.sequence_number + 1
-            if left_bytes < 0 or len(found) < PEEKED_AT_ONCE:
+            if left_bytes < 0 or len(messages) < PEEKED_AT_ONCE:
                 break
         self._credits.charge(len(payloads) - 1)
         return payloads

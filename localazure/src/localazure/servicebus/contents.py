@@ -73,12 +73,12 @@ def _check_limits(properties: Properties, bare: bytes) -> None:
             )
 
 
-def with_message_id(message: SentMessage) -> SentMessage:
+def ensure_message_id(message: SentMessage) -> SentMessage:
     """Return the message, with a new message id if its sender set none."""
     if message.message_id is not None:
         return message
     properties = replace(message.properties, message_id=uuid.uuid4().hex)
-    bare = amqp_message.with_properties(message.bare, properties)
+    bare = amqp_message.replace_properties(message.bare, properties)
     return replace(message, bare=bare, properties=properties)
 
 

@@ -42,7 +42,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
     keys = _keys(environment, namespace)
     identities = Identities(
         TokenIssuer(environment.keys.identity_header, frozenset({SERVICE_BUS_AUDIENCE})),
-        RoleAssignments.of_environment(environment),
+        RoleAssignments.from_environment(environment),
     )
     file = environment.part_folder("servicebus") / "servicebus.db"
     faults = Injector(environment.state, Part.SERVICE_BUS)

@@ -209,14 +209,14 @@ def _insert(
             message.priority,
             encode(message.delivery_annotations),
             encode(message.annotations),
-            _with_properties(message.bare, destination.properties),
+            _replace_properties(message.bare, destination.properties),
         ),
     )
     return Enqueued(destination.entity, replace(entry, sequence_number=number), destination.kind)
 
 
-def _with_properties(bare: bytes, properties: dict[str, Any]) -> bytes:
-    return amqp_message.with_application_properties(bare, properties) if properties else bare
+def _replace_properties(bare: bytes, properties: dict[str, Any]) -> bytes:
+    return amqp_message.replace_application_properties(bare, properties) if properties else bare
 
 
 def _next_number(connection: sqlite3.Connection, entity: int) -> int:
@@ -259,7 +259,7 @@ def apply(connection: sqlite3.Connection, entity: int, transition: Transition) -
     if transition.properties:
         where = "WHERE entity = ? AND sequence_number = ?"
         for row in connection.execute(f"SELECT bare FROM message {where}", (entity, number)):  # noqa: S608 - a constant
-            bare = _with_properties(row["bare"], transition.properties)
+            bare = _replace_properties(row["bare"], transition.properties)
             connection.execute(f"UPDATE message SET bare = ? {where}", (bare, entity, number))  # noqa: S608 - a constant
 
 
@@ -283,7 +283,7 @@ def move(
     ).fetchone()
     if row is None:
         return []
-    bare = _with_properties(row["bare"], transition.properties)
+    bare = _replace_properties(row["bare"], transition.properties)
     enqueued: list[Enqueued] = []
     for destination in destinations:
         new_number = _next_number(connection, destination.entity)
@@ -299,7 +299,7 @@ def move(
                 entry.state,
                 now_ms,
                 entry.expires_ms,
-                _with_properties(bare, destination.properties),
+                _replace_properties(bare, destination.properties),
                 dead_letter_source,
                 *key,
             ),

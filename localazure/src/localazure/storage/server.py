@@ -17,7 +17,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from localazure.faults.http import with_faults
+from localazure.faults.http import handle_with_faults
 from localazure.faults.injector import Injector
 from localazure.runtime.http_server import SHUTDOWN_SECONDS
 from localazure.storage.actions import needed_for
@@ -141,7 +141,7 @@ class Proxy:
             needed, *_ = needed_for(
                 self._service, request.method, request.raw_path, request.headers
             )
-            return await with_faults(
+            return await handle_with_faults(
                 self._faults,
                 f"{self._service}/{needed.action}",
                 request,

@@ -66,7 +66,7 @@ async def serve(environment: Environment) -> AsyncGenerator[None]:
             accounts,
             environment.storage_key,
             TokenIssuer(environment.keys.identity_header, frozenset({STORAGE_AUDIENCE})),
-            RoleAssignments.of_environment(environment),
+            RoleAssignments.from_environment(environment),
             lambda: datetime.now(UTC) + timedelta(seconds=faults.clock_skew_seconds()),
         )
         tls = server_context(ensure_certificates(environment))

@@ -42,7 +42,7 @@ def describe_endpoints(environment: Environment) -> dict[str, Any]:
         "table": storage,
         "identities": {
             principal: client_id_of(principal)
-            for principal in sorted(RoleAssignments.of_environment(environment).principals)
+            for principal in sorted(RoleAssignments.from_environment(environment).principals)
         },
         "service_bus": environment.service_bus_connection_string,
         "event_grid": {

@@ -357,7 +357,7 @@ async def keep_logs_small(
     notify: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Rotate the parts' logs whenever one of them is too large, until canceled."""
+    """Rotate the parts' logs whenever one of them is too large, until cancelled."""
     while True:
         for part in parts:
             try:
@@ -372,7 +372,7 @@ async def keep_part_running(
     notify: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Restart a part each time it ends, until canceled.
+    """Restart a part each time it ends, until cancelled.
 
     Raises:
         StartError: the part died soon after each of its restarts.

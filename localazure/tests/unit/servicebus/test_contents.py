@@ -84,7 +84,7 @@ def test_the_bare_message_passes_byte_for_byte() -> None:
     [BODY, p.Properties(subject="s").encode() + BODY, p.Properties(message_id="").encode() + BODY],
 )
 def test_a_message_without_an_id_gets_one(bare: bytes) -> None:
-    first, second = (contents.with_message_id(contents.parse(bare)) for _ in range(2))
+    first, second = (contents.ensure_message_id(contents.parse(bare)) for _ in range(2))
     assert first.message_id
     assert first.message_id != second.message_id
     assert amqp_message.properties(first.bare) == first.properties
@@ -94,7 +94,7 @@ def test_a_message_without_an_id_gets_one(bare: bytes) -> None:
 
 def test_a_message_with_an_id_is_not_changed() -> None:
     message = contents.parse(BARE + BODY)
-    assert contents.with_message_id(message) is message
+    assert contents.ensure_message_id(message) is message
 
 
 def test_a_lifetime_beyond_the_headers_range_comes_from_the_two_times() -> None:

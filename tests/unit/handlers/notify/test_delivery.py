@@ -12,9 +12,9 @@ from handlers.notify.delivery import (
     Later,
     Skipped,
     Undeliverable,
-    after_failed_delivery,
     deliver,
     handle_delivery,
+    retry_or_give_up,
 )
 from handlers.notify.outbox import Delivery, deliveries, document, parse_delivery, webhook_body
 from handlers.notify.webhooks import BODY_LIMIT_BYTES
@@ -162,13 +162,12 @@ def test_a_long_diagnosis_is_cut_until_it_fits_into_a_webhook() -> None:
 
 def test_the_delays_are_used_once_each_and_last_75_hours() -> None:
     steps = [
-        after_failed_delivery(attempt, "down")
-        for attempt in range(1, len(DELIVERY_DELAYS_SECONDS) + 1)
+        retry_or_give_up(attempt, "down") for attempt in range(1, len(DELIVERY_DELAYS_SECONDS) + 1)
     ]
     delays = [step.delay_seconds for step in steps if isinstance(step, Later)]
     assert delays == list(DELIVERY_DELAYS_SECONDS)
     assert 74 * HOURS < sum(delays) < 77 * HOURS
-    last = after_failed_delivery(len(delays) + 1, "down")
+    last = retry_or_give_up(len(delays) + 1, "down")
     assert isinstance(last, Undeliverable)
     assert "down" in last.reason
 
@@ -178,7 +177,7 @@ def test_the_delays_are_used_once_each_and_last_75_hours() -> None:
     st.floats(min_value=0, allow_nan=False),
 )
 def test_retry_after_makes_a_delay_longer_but_not_endless(attempt: int, asked: float) -> None:
-    step = after_failed_delivery(attempt, "busy", retry_after_seconds=asked)
+    step = retry_or_give_up(attempt, "busy", retry_after_seconds=asked)
     assert isinstance(step, Later)
     usual = DELIVERY_DELAYS_SECONDS[attempt - 1]
     assert step.delay_seconds >= max(usual, min(asked, 86_400.0))

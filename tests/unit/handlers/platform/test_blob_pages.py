@@ -87,7 +87,7 @@ def expected(blob: ET.Element) -> dict[str, Any]:
 def test_reads_every_page_as_a_tree_of_elements_shows_it(
     listed: list[ET.Element], marker: str | None, chunk_bytes: int
 ) -> None:
-    # Encoded as the service does, so that XML normalizes the line ends.
+    # Encoded as the service does, so that XML normalises the line ends.
     content = page_of(listed, marker)
     tree = ET.fromstring(content)  # noqa: S314 - our own page
     begins = range(0, len(content), chunk_bytes)

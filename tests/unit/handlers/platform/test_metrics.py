@@ -5,7 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from handlers.platform.metrics import INSTRUMENTS, Measurement, of_batch, of_run, of_unfinished
+from handlers.platform.metrics import (
+    INSTRUMENTS,
+    Measurement,
+    batch_measurements,
+    run_measurements,
+    unfinished_run_measurements,
+)
 from handlers.platform.settings import APP_FOLDER, Settings
 from handlers.platform.telemetry import Telemetry
 from orchestrations.contracts.base import Failure
@@ -17,7 +23,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 def test_a_run_that_has_ended_is_counted_with_its_outcome_and_its_wait() -> None:
     failure = Failure(type="JobFailed", message="boom", permanent=False)
-    took, waited = of_run(run_record("failed", error=failure))
+    took, waited = run_measurements(run_record("failed", error=failure))
     assert took.value == 40
     assert took.attributes == {
         "landfall.pipeline": "digits",
@@ -25,13 +31,13 @@ def test_a_run_that_has_ended_is_counted_with_its_outcome_and_its_wait() -> None
         "error.type": "JobFailed",
     }
     assert (waited.instrument, waited.value) == ("landfall.run.wait.duration", 10)
-    assert of_run(run_record("running")) == []
+    assert run_measurements(run_record("running")) == []
 
 
 def test_a_batch_adds_how_long_it_took_to_settle() -> None:
-    (settled,) = of_batch(batch_record(BatchTrace()))
+    (settled,) = batch_measurements(batch_record(BatchTrace()))
     assert (settled.value, settled.attributes["landfall.batch.outcome"]) == (20, "started")
-    assert of_batch(batch_record(None)) == []
+    assert batch_measurements(batch_record(None)) == []
 
 
 def test_the_wait_age_is_that_of_the_longest_wait() -> None:
@@ -39,7 +45,7 @@ def test_the_wait_age_is_that_of_the_longest_wait() -> None:
         since = (NOW - timedelta(seconds=seconds)).isoformat()
         return {"pipeline": pipeline, "state": state, "since": since}
 
-    found = of_unfinished(
+    found = unfinished_run_measurements(
         [
             run("digits", "queued", 30),
             run("digits", "queued", 90),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.platform.run_records import with_cost
+from handlers.platform.run_records import add_cost
 from orchestrations.contracts.run_states import RunState
 from orchestrations.contracts.training import RunRecord, RunStep, UsedCompute
 from tests.unit.orchestrations.examples import FROZEN_AT, run_status
@@ -46,27 +46,27 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "retrying", "cancelled"])
 def test_a_run_that_has_ended_costs_its_node_hours(folder: Path, state: RunState) -> None:
-    cost = with_cost(record(state), folder).cost
+    cost = add_cost(record(state), folder).cost
     assert cost is not None
     assert (cost.amount, cost.currency, cost.node_seconds) == (3.0, "EUR", 3600.0)
     assert (cost.queue, cost.flavor, cost.nodes) == (None, "Standard_NC6s_v3", 2)
 
 
 def test_nodes_that_azure_may_take_have_a_price_of_their_own(folder: Path) -> None:
-    cost = with_cost(record("succeeded", priority="low_priority"), folder).cost
+    cost = add_cost(record("succeeded", priority="low_priority"), folder).cost
     assert cost is not None
     assert cost.amount == 1.0
 
 
 def test_without_a_price_or_before_the_end_there_is_no_cost(folder: Path, tmp_path: Path) -> None:
-    assert with_cost(record("running"), folder).cost is None
-    assert with_cost(record("succeeded", size="Standard_D2"), folder).cost is None
-    assert with_cost(record("succeeded"), tmp_path / "elsewhere").cost is None
+    assert add_cost(record("running"), folder).cost is None
+    assert add_cost(record("succeeded", size="Standard_D2"), folder).cost is None
+    assert add_cost(record("succeeded"), tmp_path / "elsewhere").cost is None
     (folder / "queues.yml").write_text("prices: dear", "utf-8")
-    assert with_cost(record("succeeded"), folder).cost is None
+    assert add_cost(record("succeeded"), folder).cost is None
 
 
 def test_a_cost_that_is_known_stays(folder: Path) -> None:
-    known = with_cost(record("succeeded"), folder)
+    known = add_cost(record("succeeded"), folder)
     (folder / "queues.yml").write_text(PRICES.replace("3}", "9}"), "utf-8")
-    assert with_cost(known, folder) == known
+    assert add_cost(known, folder) == known

@@ -11,10 +11,10 @@ from handlers.platform.spans import (
     LINKS_LIMIT,
     TracedEvent,
     accepted_events,
-    of_batch,
-    of_rollout,
-    of_run,
+    batch_spans,
     opening_context,
+    rollout_spans,
+    run_spans,
 )
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.landing import BatchTrace, LandingResult, RecordBatch
@@ -91,15 +91,15 @@ def batch_record(trace: BatchTrace | None) -> RecordBatch:
 
 def test_a_batch_has_one_span_from_its_opening_to_its_end() -> None:
     record = batch_record(BatchTrace(parent=UPLOAD.header))
-    (span,) = of_batch(record)
-    assert span == of_batch(RecordBatch.from_dict(record.to_dict()))[0]
+    (span,) = batch_spans(record)
+    assert span == batch_spans(RecordBatch.from_dict(record.to_dict()))[0]
     assert span.context == batch_context(record.batch, record.trace)
     assert (span.parent, span.links) == (UPLOAD, [])
     assert span.ended_at - span.began_at == timedelta(seconds=20)
-    (following,) = of_batch(batch_record(BatchTrace(follows=UPLOAD.header)))
+    (following,) = batch_spans(batch_record(BatchTrace(follows=UPLOAD.header)))
     assert (following.parent, following.links) == (None, [UPLOAD])
     assert following.context.trace_id != UPLOAD.trace_id
-    assert of_batch(batch_record(None)) == []
+    assert batch_spans(batch_record(None)) == []
 
 
 def run_record(
@@ -125,7 +125,7 @@ def run_record(
 
 
 def test_a_run_that_has_ended_has_a_span_and_one_below_it_for_each_state() -> None:
-    run, *states = of_run(run_record("succeeded"))
+    run, *states = run_spans(run_record("succeeded"))
     assert run.parent == UPLOAD
     assert run.attributes["landfall.model"] == "digits:7"
     assert run.error is None
@@ -136,15 +136,15 @@ def test_a_run_that_has_ended_has_a_span_and_one_below_it_for_each_state() -> No
     assert all(before.ended_at == after.began_at for before, after in itertools.pairwise(states))
     ids = {span.context for span in (run, *states)}
     assert len(ids) == 5
-    assert of_run(run_record("succeeded")) == [run, *states]
+    assert run_spans(run_record("succeeded")) == [run, *states]
 
 
 def test_a_run_that_goes_on_or_is_not_traced_has_none_and_an_error_where_it_failed() -> None:
-    assert of_run(run_record("running")) == []
-    assert of_run(run_record("succeeded", None)) == []
+    assert run_spans(run_record("running")) == []
+    assert run_spans(run_record("succeeded", None)) == []
     failure = Failure(type="JobFailed", message="boom", permanent=False)
-    assert of_run(run_record("failed", error=failure))[0].error == "JobFailed"
-    assert of_run(run_record("cancelled", error=failure))[0].error is None
+    assert run_spans(run_record("failed", error=failure))[0].error == "JobFailed"
+    assert run_spans(run_record("cancelled", error=failure))[0].error is None
 
 
 def rollout_status(state: RolloutState) -> RolloutStatus:
@@ -169,7 +169,7 @@ def test_a_rollout_has_a_span_below_its_runs_which_comes_twice_as_the_same() -> 
 
     def spans(state: RolloutState, header: str | None = run.header):  # noqa: ANN202 - spans
         status = rollout_status(state)
-        return of_rollout(status, header, began_at=NOW, ended_at=ended_at, steps={})[:1]
+        return rollout_spans(status, header, began_at=NOW, ended_at=ended_at, steps={})[:1]
 
     (live,) = spans("live")
     assert (live.parent, live.context.trace_id, live.error) == (run, UPLOAD.trace_id, None)
@@ -188,7 +188,7 @@ def test_a_rollouts_steps_are_spans_below_it_one_after_the_other() -> None:
     begun = {name: NOW + timedelta(minutes=at) for at, name in enumerate(names, 1)}
 
     def spans(state: RolloutState, *known: str):  # noqa: ANN202 - spans
-        return of_rollout(
+        return rollout_spans(
             rollout_status(state),
             run.header,
             began_at=NOW,

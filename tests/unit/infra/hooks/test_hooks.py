@@ -150,14 +150,14 @@ def test_what_a_change_of_network_costs_is_what_the_page_says() -> None:
 
 def test_the_package_names_the_durable_backend_and_nothing_else_changes() -> None:
     host = json.loads((ROOT / "host.json").read_text("utf-8"))
-    managed = durable_backend.with_backend(host, "durableTaskScheduler")
+    managed = durable_backend.set_backend(host, "durableTaskScheduler")
     assert managed["extensions"]["durableTask"]["storageProvider"] == durable_backend.MANAGED
-    assert durable_backend.with_backend(managed, "azureStorage") == host
+    assert durable_backend.set_backend(managed, "azureStorage") == host
     # What docs/deploy.md advises for a quiet hub stays.
     host["extensions"]["durableTask"]["storageProvider"] = {"maxQueuePollingInterval": "00:00:10"}
-    assert durable_backend.with_backend(host, "azureStorage") == host
+    assert durable_backend.set_backend(host, "azureStorage") == host
     with pytest.raises(ValueError, match="postgres"):
-        durable_backend.with_backend(host, "postgres")
+        durable_backend.set_backend(host, "postgres")
 
 
 def test_a_pipeline_that_lacks_a_value_deploys_nothing() -> None:

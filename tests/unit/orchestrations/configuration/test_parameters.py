@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrations.configuration.parameters import Parameter, problem_with, with_defaults
+from orchestrations.configuration.parameters import Parameter, fill_defaults, problem_with
 
 DECLARED = {
     "seed": Parameter(type="integer", default=0, minimum=0, maximum=9),
@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_named(given: dict[str, Any], words: str) -> None:
 def test_what_is_not_given_has_its_default() -> None:
     given = {"seed": 9, "rate": 2, "network": "large"}
     assert problem_with(DECLARED, given) is None
-    assert with_defaults(DECLARED, given) == given | {"augment": True}
+    assert fill_defaults(DECLARED, given) == given | {"augment": True}
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from orchestrations.contracts.landing import SettlingRules, ZoneActivity
 from orchestrations.landing.settling import (
     CLOCK_SKEW,
     Wait,
-    before_listing,
-    by_listing,
+    decide_to_list,
     has_more,
+    judge_dataset,
     was_listed,
 )
 from tests.unit.orchestrations.examples import DATASET, PIPELINE, with_rules
@@ -37,12 +37,12 @@ def activity(newest: datetime | None, marker: datetime | None = None) -> ZoneAct
 
 
 def test_an_empty_listing_is_empty() -> None:
-    assert by_listing(listed(None), None, UNMARKED, opened_at=NOW) == "empty"
+    assert judge_dataset(listed(None), None, UNMARKED, opened_at=NOW) == "empty"
 
 
 def test_a_zone_of_which_no_event_is_known_is_listed() -> None:
     for rules in (MARKED, UNMARKED):
-        assert before_listing(activity(None), rules, opened_at=NOW, now=NOW) == "list"
+        assert decide_to_list(activity(None), rules, opened_at=NOW, now=NOW) == "list"
 
 
 @given(rules=all_rules, newest=st.none() | moments, marker=st.none() | moments, opened_at=past)
@@ -51,8 +51,8 @@ def test_a_wait_ends_in_the_future_and_never_past_the_deadline(
 ) -> None:
     deadline = opened_at + timedelta(seconds=100)
     for decision in (
-        before_listing(activity(newest, marker), rules, opened_at=opened_at, now=NOW),
-        by_listing(listed(newest), marker, rules, opened_at=opened_at),
+        decide_to_list(activity(newest, marker), rules, opened_at=opened_at, now=NOW),
+        judge_dataset(listed(newest), marker, rules, opened_at=opened_at),
     ):
         if isinstance(decision, Wait):
             assert NOW < decision.until <= deadline
@@ -60,9 +60,9 @@ def test_a_wait_ends_in_the_future_and_never_past_the_deadline(
 
 @given(newest=past, opened_at=past)
 def test_waiting_until_then_is_waiting_long_enough(newest: datetime, opened_at: datetime) -> None:
-    decision = by_listing(listed(newest), None, UNMARKED, opened_at=opened_at)
+    decision = judge_dataset(listed(newest), None, UNMARKED, opened_at=opened_at)
     if isinstance(decision, Wait):
-        then = by_listing(listed(newest, decision.until), None, UNMARKED, opened_at=opened_at)
+        then = judge_dataset(listed(newest, decision.until), None, UNMARKED, opened_at=opened_at)
         assert then == "whole"
 
 
@@ -73,9 +73,9 @@ def test_what_the_listing_calls_whole_was_worth_listing(
     """If no event was lost, the newest event has the newest blob's time, in whole seconds."""
     seconds = newest.replace(microsecond=0)
     whole_seconds = None if marker is None else marker.replace(microsecond=0)
-    decision = by_listing(listed(seconds), whole_seconds, rules, opened_at=opened_at)
+    decision = judge_dataset(listed(seconds), whole_seconds, rules, opened_at=opened_at)
     if decision == "whole":
-        earlier = before_listing(
+        earlier = decide_to_list(
             activity(seconds, whole_seconds), rules, opened_at=opened_at, now=NOW
         )
         assert earlier == "list"
@@ -85,7 +85,7 @@ def test_what_the_listing_calls_whole_was_worth_listing(
 def test_with_a_marker_only_the_marker_makes_a_batch_whole(
     newest: datetime, marker: datetime | None, opened_at: datetime
 ) -> None:
-    decision = by_listing(listed(newest), marker, MARKED, opened_at=opened_at)
+    decision = judge_dataset(listed(newest), marker, MARKED, opened_at=opened_at)
     if marker is not None and marker >= newest:
         assert decision == "whole"
     else:
@@ -95,8 +95,8 @@ def test_with_a_marker_only_the_marker_makes_a_batch_whole(
 @pytest.mark.parametrize("rules", [MARKED, TRAINED_ANYWAY])
 def test_what_happens_without_a_marker_is_the_pipelines_choice(rules: SettlingRules) -> None:
     opened_at = NOW - timedelta(seconds=101)
-    before = before_listing(activity(NOW - SECOND), rules, opened_at=opened_at, now=NOW)
-    by = by_listing(listed(NOW - SECOND), None, rules, opened_at=opened_at)
+    before = decide_to_list(activity(NOW - SECOND), rules, opened_at=opened_at, now=NOW)
+    by = judge_dataset(listed(NOW - SECOND), None, rules, opened_at=opened_at)
     assert (before, by) == (("overdue", "overdue") if rules is MARKED else ("list", "whole"))
 
 

@@ -25,7 +25,7 @@ from orchestrations.rollout.decisions import (
     poll_delay,
     questions_before,
     traffic_of,
-    without,
+    traffic_without,
 )
 
 NEW = "model-2"
@@ -86,7 +86,7 @@ def test_what_a_rollback_sets_never_names_the_new_deployment(
     found: EndpointTraffic, data: st.DataObject
 ) -> None:
     removed = data.draw(st.sampled_from(sorted(found.traffic)))
-    left = without(found, removed)
+    left = traffic_without(found, removed)
     assert removed not in left.traffic
     assert sum(left.traffic.values()) == (100 if len(found.traffic) > 1 else 0)
 

@@ -81,7 +81,7 @@ def test_a_verdict_names_its_numbers(gate: Gate, document: Any, verdict: str, en
     found = judged(gate, document)
     assert found.verdict == verdict
     assert found.reason.endswith(end)
-    assert (found.promoted, found.above_floor) == (verdict == "better", True)
+    assert (found.promoted, found.is_above_floor) == (verdict == "better", True)
 
 
 def test_scores_are_tested_in_the_direction_of_the_goal() -> None:

@@ -15,9 +15,9 @@ from orchestrations.configuration.pipeline import Gate, Limits, Retry
 from orchestrations.contracts.base import Failure
 from orchestrations.contracts.manifest import (
     ManifestLine,
+    add_copy_names,
     copy_name,
     decode_line,
-    with_copies,
 )
 from orchestrations.contracts.training import Job, RunInput
 from orchestrations.errors import InvalidResults, PermanentError, QuotaExceeded, TransientError
@@ -77,7 +77,7 @@ def test_the_gate_lets_a_better_model_through_and_stops_a_worse_one(
         assert (verdict.gain is None) == (champion is None)
     else:
         assert words in verdict.reason
-        assert verdict.above_floor == ("champion" in words or "more than" in words)
+        assert verdict.is_above_floor == ("champion" in words or "more than" in words)
 
 
 @given(
@@ -246,7 +246,7 @@ def test_manifests_have_one_version_only_if_they_have_one_content(
 @given(lines)
 def test_each_line_names_its_copy_by_its_content(manifest: list[ManifestLine]) -> None:
     plain = [replace(line, file=None) for line in manifest]
-    copied = list(map(decode_line, with_copies(encode_manifest(plain)).splitlines()))
+    copied = list(map(decode_line, add_copy_names(encode_manifest(plain)).splitlines()))
     assert [replace(line, file=None) for line in copied] == plain
 
     def content(line: ManifestLine) -> tuple[object, ...]:

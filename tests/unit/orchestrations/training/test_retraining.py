@@ -146,7 +146,7 @@ def test_a_run_that_is_cancelled_while_its_results_cannot_be_read_registers_no_m
     assert not cluster.requests("register_model")
 
 
-def test_a_run_that_ended_well_does_not_fail_because_nobody_can_be_told() -> None:
+def test_a_succeeded_run_stays_succeeded_if_its_notification_cannot_be_published() -> None:
     cluster = Cluster(QUICK, broken={"publish_notification"})
     instance = cluster.start()
     # Reconciliation finds the failed instance and publishes its last state.

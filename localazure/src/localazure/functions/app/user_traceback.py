@@ -33,10 +33,10 @@ def users_traceback(error: BaseException) -> str:
     formatted = TracebackException.from_exception(error)
     chain = list(_chain(formatted))
     for one in chain:
-        one.stack = _without(one.stack, *_HOST)
-    if any(_without(one.stack, *_WORKER) for one in chain):
+        one.stack = _drop_frames(one.stack, *_HOST)
+    if any(_drop_frames(one.stack, *_WORKER) for one in chain):
         for one in chain:
-            one.stack = _without(one.stack, *_WORKER)
+            one.stack = _drop_frames(one.stack, *_WORKER)
     return "".join(formatted.format()).removeprefix(_HEADING).rstrip()
 
 
@@ -47,7 +47,7 @@ def _chain(error: TracebackException) -> Iterator[TracebackException]:
             yield from _chain(other)
 
 
-def _without(stack: list[FrameSummary], *folders: Path) -> StackSummary:
+def _drop_frames(stack: list[FrameSummary], *folders: Path) -> StackSummary:
     return traceback.StackSummary.from_list(
         frame
         for frame in stack

@@ -76,7 +76,7 @@ class HttpOptions(OpenConfigurationModel):
 
     @field_validator("route_prefix")
     @classmethod
-    def _without_slashes(cls, value: str) -> str:
+    def _strip_slashes(cls, value: str) -> str:
         return value.strip("/")
 
 
@@ -125,7 +125,7 @@ class QueueOptions(OpenConfigurationModel):
 
     @field_validator("message_encoding", mode="before")
     @classmethod
-    def _in_any_case(cls, value: Any) -> Any:
+    def _lower_case(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
     @property

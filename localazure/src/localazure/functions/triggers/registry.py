@@ -167,16 +167,16 @@ def _queue(function: LoadedFunction, host: Surroundings) -> Listener:
     return QueueTrigger(function, host.invoker, host.options.extensions.queues, host.storage)
 
 
-def _service_bus_by_hand(text: str) -> TriggerData:
+def _service_bus_manual_run(text: str) -> TriggerData:
     from localazure.functions.triggers.service_bus import message
 
-    return message.by_hand(text)
+    return message.manual_run_data(text)
 
 
-def _queue_by_hand(text: str) -> TriggerData:
+def _queue_manual_run(text: str) -> TriggerData:
     from localazure.functions.triggers.queue import trigger
 
-    return trigger.by_hand(text)
+    return trigger.manual_run_data(text)
 
 
 LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]]] = {
@@ -190,7 +190,7 @@ LISTENERS: Final[Mapping[str, Callable[[LoadedFunction, Surroundings], Listener]
 BY_HAND: Final[Mapping[str, Callable[[str], TriggerData]]] = {
     binding_kinds.TIMER_TRIGGER: lambda _: timer_data(None),
     binding_kinds.EVENT_GRID_TRIGGER: lambda text: event_data(parse_json(text)),
-    binding_kinds.SERVICE_BUS_TRIGGER: _service_bus_by_hand,
-    binding_kinds.QUEUE_TRIGGER: _queue_by_hand,
+    binding_kinds.SERVICE_BUS_TRIGGER: _service_bus_manual_run,
+    binding_kinds.QUEUE_TRIGGER: _queue_manual_run,
 }
 """Functions that convert the input of POST /admin/functions/NAME to the trigger's data."""

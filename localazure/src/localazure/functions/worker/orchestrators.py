@@ -21,7 +21,7 @@ PROVED_VERSIONS: Final = frozenset({"1.6.0", "1.7.0"})
 
 
 class TriggerContext(OrchestrationContext):
-    """An `OrchestrationContext` that serializes its body only on access."""
+    """An `OrchestrationContext` that serialises its body only on access."""
 
     def __init__(self, trigger: OrchestratorTrigger) -> None:
         self.trigger = trigger

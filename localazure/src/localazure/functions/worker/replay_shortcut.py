@@ -113,27 +113,27 @@ class _Known:
 
 
 def _histories(trigger: OrchestratorTrigger) -> list[HistoryEvent]:
-    known: _Known | None = trigger.memo.get("replay")
-    if known is None:
-        known = trigger.memo["replay"] = _Known()
-    past, events = trigger.past, known.events
+    replayed: _Known | None = trigger.memo.get("replay")
+    if replayed is None:
+        replayed = trigger.memo["replay"] = _Known()
+    past, events = trigger.past, replayed.events
     for event in events:
         event._is_processed = False  # the only attribute of an event that user code may change
-    for index in range(known.past, len(past)):
+    for index in range(replayed.past, len(past)):
         document = past[index]
-        if index < len(events) and known.documents[index] is document:
+        if index < len(events) and replayed.documents[index] is document:
             event = events[index]  # the event was new in the last episode
             event._is_played = True
             if "Actions" in document:  # the engine adds this key when the episode ends
                 event.Actions = document["Actions"]  # pyright: ignore[reportAttributeAccessIssue] - any key is one
         else:
-            del events[index:], known.documents[index:]
+            del events[index:], replayed.documents[index:]
             events.append(make_event(document, is_played=True))
-            known.documents.append(document)
-    known.past = len(past)
-    del events[len(past) :], known.documents[len(past) :]
+            replayed.documents.append(document)
+    replayed.past = len(past)
+    del events[len(past) :], replayed.documents[len(past) :]
     events += [make_event(document, is_played=False) for document in trigger.arrived]
-    known.documents += trigger.arrived
+    replayed.documents += trigger.arrived
     return events.copy()
 
 

@@ -78,7 +78,7 @@ class OutputSync:
         target: the blobs' container and prefix.
         folder: the local folder; created if missing.
         state: the state file.
-        only: synchronize only this file of the folder (`uri_file` outputs).
+        only: synchronise only this file of the folder (`uri_file` outputs).
     """
 
     def __init__(

@@ -129,7 +129,7 @@ class Attempts:
         except Exception:  # a defect must not block the job: log and count it
             logger.exception("job %s: supervising its runner failed", name)
             await asyncio.to_thread(kill_marked, self._folder(name).root)
-            await self._after_runner_failure(name)
+            await self._handle_runner_failure(name)
 
     async def _supervise(self, name: str) -> None:
         """Run a runner to its end, and store the outcome of the attempt."""
@@ -169,7 +169,7 @@ class Attempts:
         else:
             logger.warning("job %s: its runner ended with code %s", name, code)
             await asyncio.to_thread(kill_marked, folder.root)
-            await self._after_runner_failure(name)
+            await self._handle_runner_failure(name)
 
     async def _follow_runner(self, name: str, folder: JobFolder) -> int:
         """Start the runner, store the states that it reports, and return its exit code."""
@@ -224,7 +224,7 @@ class Attempts:
             await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
         self._on_end()
 
-    async def _after_runner_failure(self, name: str) -> None:
+    async def _handle_runner_failure(self, name: str) -> None:
         """Count a runner's crash; fail the job after too many crashes, else resume it."""
         await self._write_at_last(name, lambda jobs: jobs.count_runner_failure(name))
         job = get_job(self._database.read, name)

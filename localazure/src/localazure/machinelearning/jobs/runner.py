@@ -2,7 +2,7 @@
 
 1. Upload the changes of an earlier attempt that was killed.
 2. Download code, inputs and outputs.
-3. Start the processes; synchronize outputs and logs with the blobs while they run.
+3. Start the processes; synchronise outputs and logs with the blobs while they run.
 4. End all processes when one fails, the timeout has passed, or the workspace orders it.
 5. Write the outcome to `result.json`; an attempt with a result is never run again.
 6. Upload everything a last time.

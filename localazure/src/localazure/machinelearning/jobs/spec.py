@@ -47,7 +47,7 @@ class InputSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputSpec:
-    """One named output: a folder or a file that is synchronized with the blobs at `target`."""
+    """One named output: a folder or a file that is synchronised with the blobs at `target`."""
 
     target: BlobPath
     is_file: bool = False

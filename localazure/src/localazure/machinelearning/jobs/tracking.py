@@ -116,13 +116,13 @@ def logged_artifacts(store: Path, experiment: str, run: str) -> dict[str, Path]:
     MLflow 3 keeps models beside the runs, and links them from the runs that logged them.
     """
     experiment_folder = store / _experiment_id(experiment)
-    found = {"": experiment_folder / run / "artifacts"}
+    folders = {"": experiment_folder / run / "artifacts"}
     for link in sorted((experiment_folder / run / "outputs").glob("m-*")):
         model = experiment_folder / "models" / link.name
         lines = (model / _META).read_text("utf-8").splitlines() if model.is_dir() else ()
         names = (line.removeprefix("name:") for line in lines if line.startswith("name:"))
-        found |= {name.strip(" '\""): model / "artifacts" for name in names}
-    return found
+        folders |= {name.strip(" '\""): model / "artifacts" for name in names}
+    return folders
 
 
 def _number(text: str) -> float:

@@ -20,7 +20,7 @@ from localazure.machinelearning.jobs.states import JobStatus
 
 
 class Goal(StrEnum):
-    """Whether the primary metric is maximized or minimized."""
+    """Whether the primary metric is maximised or minimised."""
 
     MAXIMIZE = "Maximize"
     MINIMIZE = "Minimize"

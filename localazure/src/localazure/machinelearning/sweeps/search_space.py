@@ -141,7 +141,7 @@ def _lognormal(quantile: float, mean: float, deviation: float) -> float:
     return math.exp(_normal(quantile, mean, deviation))
 
 
-def _quantized(continuous: Callable[[float, float, float], float]) -> Callable[..., float]:
+def _quantised(continuous: Callable[[float, float, float], float]) -> Callable[..., float]:
     def value(quantile: float, first: float, second: float, step: float) -> float:
         return round(continuous(quantile, first, second) / step) * step
 
@@ -155,13 +155,13 @@ DISTRIBUTIONS = {
     "choice": Distribution(_choice, ("values",)),
     "randint": Distribution(_randint, ("upper",)),
     "uniform": Distribution(_uniform, _RANGE),
-    "quniform": Distribution(_quantized(_uniform), (*_RANGE, "q")),
+    "quniform": Distribution(_quantised(_uniform), (*_RANGE, "q")),
     "loguniform": Distribution(_loguniform, _RANGE),
-    "qloguniform": Distribution(_quantized(_loguniform), (*_RANGE, "q")),
+    "qloguniform": Distribution(_quantised(_loguniform), (*_RANGE, "q")),
     "normal": Distribution(_normal, _NORMAL),
-    "qnormal": Distribution(_quantized(_normal), (*_NORMAL, "q")),
+    "qnormal": Distribution(_quantised(_normal), (*_NORMAL, "q")),
     "lognormal": Distribution(_lognormal, _NORMAL),
-    "qlognormal": Distribution(_quantized(_lognormal), (*_NORMAL, "q")),
+    "qlognormal": Distribution(_quantised(_lognormal), (*_NORMAL, "q")),
 }
 
 

@@ -103,12 +103,12 @@ def body_data(payload: bytes) -> list[bytes]:
     return data_sections
 
 
-def with_properties(bare: bytes, changed: Properties) -> bytes:
+def replace_properties(bare: bytes, changed: Properties) -> bytes:
     """Return the bare message with its properties section replaced."""
     return _replace_section(bare, PROPERTIES, changed.encode())
 
 
-def with_application_properties(bare: bytes, changed: Mapping[str, Any]) -> bytes:
+def replace_application_properties(bare: bytes, changed: Mapping[str, Any]) -> bytes:
     """Return the bare message with these application properties added or replaced."""
     merged = _section(APPLICATION_PROPERTIES, {**application_properties(bare), **changed})
     return _replace_section(bare, APPLICATION_PROPERTIES, merged)

@@ -12,7 +12,7 @@
 // since the process died or the disk was full, is skipped when it is read, with a message: its request
 // was never acknowledged. After a full disk, the change stays in memory until the next snapshot.
 //
-// A save starts a new journal at the moment it serializes. The snapshot has the number of that journal.
+// A save starts a new journal at the moment it serialises. The snapshot has the number of that journal.
 // The older ones are deleted when the snapshot has its final name and their events are published.
 //
 // A snapshot costs time for every document there is, and nothing is answered meanwhile. So Azurite's
@@ -106,7 +106,7 @@ function firstUnread(database) {
   }
 }
 
-/** The serialized form of a database with everything applied that its journals hold. */
+/** The serialised form of a database with everything applied that its journals hold. */
 function applyJournals(database, snapshot) {
   const collections = new Map(
     (snapshot.collections ?? []).map((collection) => [

@@ -13,7 +13,7 @@ NOW = FROZEN_AT + timedelta(seconds=30)
 
 
 def settling(pipeline: Pipeline, *, marker: float | None = None, newest: float = 20) -> str:
-    return sentences.of_settling(
+    return sentences.describe_settling(
         pipeline,
         ZoneActivity(
             newest_event_at=FROZEN_AT + timedelta(seconds=newest),
@@ -48,7 +48,7 @@ def test_a_zone_that_may_be_whole_waits_for_nothing() -> None:
 
 def test_a_run_says_how_long_its_state_may_last() -> None:
     run = run_status("r-v-1", "running", FROZEN_AT)
-    assert sentences.of_run(run, PIPELINE) == (
+    assert sentences.describe_run(run, PIPELINE) == (
         "run r-v-1 (attempt 1 of 3) has been running since 2026-11-21 09:30:00 UTC; "
         "it is ended after 2 h in this state"
     )

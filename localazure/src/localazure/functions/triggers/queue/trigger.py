@@ -80,7 +80,7 @@ def message_data(work: Work) -> TriggerData:
     return TriggerData(Datum(content, kind), metadata, binding_data=binding_data)
 
 
-def by_hand(text: str) -> TriggerData:
+def manual_run_data(text: str) -> TriggerData:
     """The data for a manual run with a text."""
     now = datetime.now(UTC)
     message = ReceivedMessage(

@@ -103,7 +103,7 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else _text(value)
 
 
-def by_hand(text: str) -> TriggerData:
+def manual_run_data(text: str) -> TriggerData:
     """The data for a manual run with a text."""
     none = Datum("{}", "json")
     metadata = {

@@ -97,7 +97,7 @@ class Startup(Enum):
     RUN_ON_STARTUP = "run on startup"
 
 
-def at_start(
+def status_at_start(
     remembered: TimerStatus | None, now: datetime, schedule: Schedule, *, run_on_startup: bool
 ) -> tuple[TimerStatus, Startup | None]:
     """The status of a timer at the start of the host, and the reason to fire at once, if any.
@@ -120,7 +120,7 @@ def at_start(
     return status, Startup.RUN_ON_STARTUP if run_on_startup else None
 
 
-def after_firing(
+def status_after_firing(
     status: TimerStatus, fired_at: datetime, schedule: Schedule, startup: Startup | None
 ) -> TimerStatus:
     """The status of a timer after it has fired and its function has ended."""

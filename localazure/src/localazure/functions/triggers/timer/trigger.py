@@ -27,9 +27,9 @@ from localazure.functions.triggers.timer.schedule import (
     Schedule,
     Startup,
     TimerStatus,
-    after_firing,
-    at_start,
     parse_schedule,
+    status_after_firing,
+    status_at_start,
 )
 from localazure.functions.worker.invocation import Invoker, TriggerData
 from localazure.processes.background import keep_doing
@@ -78,7 +78,7 @@ class TimerTrigger:
 
     async def start(self) -> None:
         """Compute the next occurrence and wait for it."""
-        status, startup = at_start(
+        status, startup = status_at_start(
             self._remembered(), self._now(), self._schedule, run_on_startup=self._run_on_startup
         )
         await self._remember(status)
@@ -109,7 +109,7 @@ class TimerTrigger:
             fired_at = self._now()
             self._is_firing = True
             await self._fire(status, startup)
-            status = after_firing(status, fired_at, self._schedule, startup)
+            status = status_after_firing(status, fired_at, self._schedule, startup)
             await keep_doing(
                 f"storing the status of the timer '{self._function.name}'",
                 partial(self._remember, status),

@@ -12,9 +12,9 @@ from localazure.functions.triggers.timer.schedule import (
     CronSchedule,
     Startup,
     TimerStatus,
-    after_firing,
-    at_start,
     parse_schedule,
+    status_after_firing,
+    status_at_start,
 )
 
 HOURLY = parse_schedule("0 0 * * * *")
@@ -52,12 +52,15 @@ def test_the_status_at_the_start(
     startup: Startup | None,
 ) -> None:
     now = NOON + minutes * MINUTE
-    assert at_start(remembered, now, HOURLY, run_on_startup=run_on_startup) == (status, startup)
+    assert status_at_start(remembered, now, HOURLY, run_on_startup=run_on_startup) == (
+        status,
+        startup,
+    )
 
 
 def test_many_missed_occurrences_fire_once() -> None:
     late = NOON + 5.5 * HOUR
-    assert after_firing(FIRED, late, HOURLY, Startup.PAST_DUE).next == NOON + 6 * HOUR
+    assert status_after_firing(FIRED, late, HOURLY, Startup.PAST_DUE).next == NOON + 6 * HOUR
 
 
 @given(
@@ -71,15 +74,15 @@ def test_a_restart_at_any_time_remembers_the_schedule(
     """A restart keeps any stored status, and fires if and only if `next` has passed."""
     schedule = parse_schedule(expression)
     now = NOON + timedelta(seconds=offset)
-    status, _ = at_start(None, now, schedule, run_on_startup=False)
+    status, _ = status_at_start(None, now, schedule, run_on_startup=False)
     for _ in range(3):
-        again, startup = at_start(
+        again, startup = status_at_start(
             status, now + timedelta(seconds=late), schedule, run_on_startup=False
         )
         assert again == status
         assert (startup is Startup.PAST_DUE) == (now + timedelta(seconds=late) > status.next)
         now = max(status.next, now)
-        status = after_firing(status, now, schedule, None)
+        status = status_after_firing(status, now, schedule, None)
         assert status.next > now
 
 
@@ -104,4 +107,4 @@ def test_what_is_too_frequent_to_remember(expression: str, expected: bool) -> No
 
 def test_firing_early_does_not_fire_twice() -> None:
     early = FIRED.next - timedelta(milliseconds=3)
-    assert after_firing(FIRED, early, HOURLY, None).next == NOON + 2 * HOUR
+    assert status_after_firing(FIRED, early, HOURLY, None).next == NOON + 2 * HOUR
