@@ -138,16 +138,15 @@ class RunProgress:
             yield from call(self.context, self._recording())
 
     def record_beside(self, request: ActivityRequest[Result]) -> Step[Result]:
-        """Run an activity in parallel with writing the record; wait for both, and raise for both.
+        """Run an activity in parallel with writing the record; wait for both.
 
-        The first record puts the run into the index, by which reconciliation finds it later.
+        The first record is written as patiently as others do their steps: it puts the run into the
+        index, by which reconciliation finds a run whose end could not be recorded.
         """
         record = Pending(self.context, self._recording(), PATIENT)
         step = Pending(self.context, request)
         yield from wait_for_all(self.context, record, step)
-        result = yield from step.result()
-        yield from record.result()
-        return result
+        return (yield from step.result())
 
     def hand_over(self, request: RunRequest) -> Generator[Any, Any, bool]:
         """Schedule the next attempt as an instance of its own; False if that fails for now.
