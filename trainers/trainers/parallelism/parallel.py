@@ -80,6 +80,8 @@ class Parallel:
         self._loss_of = loss_of
         self._memory_format = memory_format(network, options, world.device)
         self._sharded = options.parallel == "fsdp" and coordinates.data_ranks > 1
+        # Ranks of --average-every step alone: they exchange neither gradients nor statistics.
+        self._shares_weights = coordinates.data_ranks > 1 and options.average_every is None
         self.has_mixed_tensors = coordinates.tensor_ranks > 1
         is_split = self._sharded or self.has_mixed_tensors
         self.is_whole = not is_split
@@ -107,8 +109,7 @@ class Parallel:
         # torch's type of `to` lacks the call with a memory format.
         cast("Any", network).to(world.device, memory_format=layout)
         self.module = self.evaluated
-        shares_weights = coordinates.data_ranks > 1 and options.average_every is None
-        if shares_weights and not self._sharded:
+        if self._shares_weights and not self._sharded:
             self.module = DistributedDataParallel(
                 self.evaluated,
                 device_ids=[world.device] if world.device.type == "cuda" else None,
@@ -140,7 +141,7 @@ class Parallel:
         if coordinates.stages > 1:
             parts = keep_stage(self.network, coordinates.stage, coordinates.stages)
             core = Stage(*parts)
-        if coordinates.data_ranks > 1 and device.type == "cuda":
+        if self._shares_weights and device.type == "cuda":  # torch has none for CPUs
             core = nn.SyncBatchNorm.convert_sync_batchnorm(core, self._data_group)
         return core
 

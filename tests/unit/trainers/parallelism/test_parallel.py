@@ -147,3 +147,14 @@ def test_synchronised_batch_normalization_keeps_32_bits_as_the_plain_one_does() 
     assert not may_gather_bf16(network)
     assert not may_gather_bf16(nn.SyncBatchNorm.convert_sync_batchnorm(network))
     assert may_gather_bf16(nn.Sequential(nn.LayerNorm(2)))
+
+
+def test_ranks_that_step_alone_exchange_no_statistics_on_gpus() -> None:
+    class OnNoGpu(nn.Sequential):
+        def to(self, *_: Any, **__: Any) -> OnNoGpu:
+            return self
+
+    network = OnNoGpu(nn.BatchNorm2d(2))
+    world = World(size=2, device=torch.device("cuda"), timeout=dt.timedelta(seconds=1))
+    Parallel(network, lambda output, _: output.sum(), settings_of("--average-every", "4"), world)
+    assert type(network[0]) is nn.BatchNorm2d
