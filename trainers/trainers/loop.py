@@ -280,7 +280,7 @@ class Run:
         self.heartbeat("the start of an evaluation", self._first_limit_seconds)
         self.parallel.unify_buffers()
         self.parallel.module.eval()
-        with self.copies.averaged():
+        with self.speed.paused(), self.copies.averaged():
             evaluation = evaluate(
                 dataclasses.replace(self.model, network=self.parallel.evaluated),
                 self.dataset,

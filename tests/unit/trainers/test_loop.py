@@ -6,6 +6,7 @@ import contextlib
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,14 @@ from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
 from trainers.errors import Stopped
+from trainers.evaluate import evaluate
 from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.world import World
+from trainers.reports.speed import Speed
 from trainers.serving.model_folder import new_model, save_model
+from trainers.tasks.task import Evaluation
 from trainers.warm_start import read_initial_model
 
 
@@ -66,6 +70,32 @@ def test_held_out_images_are_scored_in_the_precision_of_the_training(tmp_path: P
             module.register_forward_hook(lambda _, __, output: types.append(output.dtype))
     run.evaluate()
     assert set(types) == {torch.bfloat16}
+
+
+def test_an_evaluation_is_no_time_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(tmp_path, "--evaluate-every", "1", "--epochs", "3")
+    now = [0.0]
+    run.speed = Speed(devices=1, clock=lambda: now[0])
+    evaluated: list[int] = []
+
+    def slow(*arguments: Any, **named: Any) -> Evaluation:
+        evaluated.append(run.step)
+        now[0] += 1000
+        return evaluate(*arguments, **named)
+
+    monkeypatch.setattr("trainers.loop.evaluate", slow)
+    step = run.optimizer.step
+
+    def seconds_long() -> None:
+        now[0] += 2
+        step()
+
+    monkeypatch.setattr(run.optimizer, "step", seconds_long)
+    run.fit([])
+    assert evaluated == [2, 4]
+    assert run.speed.report()["train_seconds"] == 2 * run.steps
 
 
 CHOSEN = ("--epochs", "6", "--evaluate-every", "1", "--keep-best", "--average-weights", "0.5")

@@ -45,6 +45,13 @@ class Speed:
         self.seconds = self.clock() - self._started
 
     @contextlib.contextmanager
+    def paused(self) -> Generator[None]:
+        """Leave out the time inside the block, such as that of an evaluation."""
+        began = self.clock()
+        yield
+        self._started += self.clock() - began
+
+    @contextlib.contextmanager
     def waiting_for_data(self) -> Generator[None]:
         """Measure how long this rank's device waits for data inside the block."""
         if self.device_type == "cuda":
