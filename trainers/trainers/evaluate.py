@@ -26,15 +26,16 @@ from typing import Literal
 
 from trainers.arguments import option, parse_options
 from trainers.data.dataset import DataOptions, Dataset
-from trainers.data.image_file import ImageFormat
 from trainers.errors import TrainingError
 from trainers.files import write_json_atomically
 from trainers.inputs import load_dataset, task_of
 from trainers.parallelism.launch import Launch
 from trainers.parallelism.mesh import RankCoordinates
+from trainers.parallelism.parallel import compute_in_bf16
 from trainers.parallelism.world import World
 from trainers.serving.model_folder import Model, load_model
 from trainers.serving.onnx_file import check_exportable, export_onnx
+from trainers.settings import Settings
 from trainers.tasks.task import Evaluation, HeldOut
 
 
@@ -65,13 +66,11 @@ def evaluate(
     return task.evaluate(model, held_out, dataset.classes)
 
 
-def evaluate_champion(
-    folder: Path, dataset: Dataset, image_format: ImageFormat, architecture: str, world: World
-) -> Evaluation:
-    """Score the model in `folder` on the held-out images of `dataset`, in that model's format.
+def evaluate_champion(settings: Settings, dataset: Dataset, world: World) -> Evaluation:
+    """Score the model of `--champion` on the held-out images of `dataset`, in that model's format.
 
-    `image_format` and `architecture` are the challenger's. If the champion's architecture is a
-    dotted path, it must be this `architecture`.
+    `settings` are the challenger's, whose precision the champion gets. If the champion's
+    architecture is a dotted path, it must be that of `--model`.
 
     Raises:
         ModelUnreadable: the folder does not contain a model of these trainers.
@@ -80,8 +79,11 @@ def evaluate_champion(
     """
 
     def load() -> tuple[Model, Dataset]:
-        champion = load_model(folder, world.device, architecture)
-        if champion.image_format == image_format:
+        assert settings.champion is not None
+        champion = load_model(settings.champion, world.device, settings.model)
+        if settings.precision == "bf16":
+            compute_in_bf16(champion.network, world.device)
+        if champion.image_format == settings.image_format:
             return champion, dataset
         held_out = dataset.held_out_as(champion.image_format)
         return champion, dataclasses.replace(dataset, held_out=held_out)

@@ -74,9 +74,7 @@ def train(settings: Settings, world: World) -> None:
         metrics = metrics_of(run, evaluation)
         champion = None
         if settings.champion is not None:
-            champion = evaluate_champion(
-                settings.champion, dataset, settings.image_format, settings.model, world
-            )
+            champion = evaluate_champion(settings, dataset, world)
             metrics[f"champion_{champion.headline_name}"] = champion.headline
         run.track(run.step, metrics)
     if model is not None:

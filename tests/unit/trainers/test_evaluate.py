@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from handlers.training.job_outputs import parse_metrics
 from orchestrations.contracts.comparison import Comparison, Counts
 from tests.unit.trainers import drawn_boxes
+from tests.unit.trainers.given_settings import settings_of
 from tests.unit.trainers.small_datasets import good_files, lay_down, write_manifest
 from trainers import evaluate as program
 from trainers.data.dataset import Dataset
@@ -222,9 +223,10 @@ def test_a_detectors_classes_are_matched_by_name(
 
 def test_a_champion_detector_is_read_at_its_own_size(tmp_path: Path, world: World) -> None:
     model = drawn_boxes.save_finder(tmp_path / "model", "red", "green", size=64)
-    ours = ImageFormat(size=16, mode="rgb")
     dataset = drawn_boxes.load_dataset(tmp_path, size=16)
-    evaluation = evaluate_champion(model, dataset, ours, drawn_boxes.ARCHITECTURE, world)
+    options = ("--champion", str(model), "--model", drawn_boxes.ARCHITECTURE)
+    settings = settings_of(*options, "--image-size", "16", "--image-mode", "rgb")
+    evaluation = evaluate_champion(settings, dataset, world)
     assert evaluation.headline_name == "average_precision"
     assert evaluation.headline == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -16,7 +17,7 @@ from trainers.data import synthetic
 from trainers.data.image_file import ImageFormat
 from trainers.data.images import Samples
 from trainers.errors import Stopped
-from trainers.evaluate import evaluate
+from trainers.evaluate import evaluate, evaluate_champion
 from trainers.loop import Run, stop_requests
 from trainers.outputs import metrics_of
 from trainers.parallelism.launch import Launch
@@ -70,6 +71,15 @@ def test_held_out_images_are_scored_in_the_precision_of_the_training(tmp_path: P
             module.register_forward_hook(lambda _, __, output: types.append(output.dtype))
     run.evaluate()
     assert set(types) == {torch.bfloat16}
+
+
+def test_a_champion_is_scored_in_the_precision_of_the_challenger(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "--precision", "bf16")
+    save_model(tmp_path / "champion", run.model, {})
+    settings = dataclasses.replace(run.settings, champion=tmp_path / "champion")
+    challenger = run.evaluate()
+    champion = evaluate_champion(settings, run.dataset, run.world)
+    assert champion.loss == challenger.loss  # of the same weights
 
 
 def test_an_evaluation_is_no_time_of_training(
