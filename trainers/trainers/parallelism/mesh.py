@@ -71,9 +71,15 @@ class RankCoordinates:
         return items[self.data_rank :: self.data_ranks]
 
     def passes(self, items: int, *, at_once: int) -> list[Tensor]:
-        """This rank's item numbers by pass. All ranks have as many passes; some may be empty."""
+        """This rank's item numbers by pass. All ranks have as many passes; some may be empty.
+
+        They are consecutive, so that the ranks together read each part of the storage once.
+        """
         largest_share = -(-items // self.data_ranks)
-        mine = self.share(torch.arange(items))
+        first, end = (
+            items * rank // self.data_ranks for rank in (self.data_rank, self.data_rank + 1)
+        )
+        mine = torch.arange(first, end)
         return [mine[first : first + at_once] for first in range(0, largest_share, at_once)]
 
     @property

@@ -17,6 +17,7 @@ from trainers.data.shard_index import ShardIndex
 from trainers.data.shards import ShardSource, load_shards
 from trainers.errors import DataChanged, DataRejected, LaunchInvalid
 from trainers.pack import pack_shard, plan
+from trainers.parallelism.mesh import RankCoordinates
 
 GREY_4 = ImageFormat(size=4, mode="grey")
 
@@ -90,6 +91,20 @@ def test_an_epoch_reads_each_block_once_but_for_those_cut_by_a_lane(tmp_path: Pa
             read += source.blocks_read
             samples = len(source)
         assert read <= -(-samples // BLOCK) + 2
+
+
+def test_ranks_that_score_read_each_block_once_but_for_those_at_a_border(tmp_path: Path) -> None:
+    request = pack(tmp_path, good_files(1400, size=1))
+    read = 0
+    for rank in range(2):
+        source = load_shards(request).held_out
+        assert isinstance(source, ShardSource)
+        coordinates = RankCoordinates(data_rank=rank, data_ranks=2)
+        for numbers in coordinates.passes(len(source), at_once=16):
+            source.take(numbers)
+        read += source.blocks_read
+        blocks = -(-len(source) // BLOCK)
+    assert 2 <= blocks <= read <= blocks + 1
 
 
 def test_shards_of_another_version_are_refused(tmp_path: Path) -> None:
