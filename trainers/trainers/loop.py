@@ -347,6 +347,7 @@ class Run:
             return  # never overwrite a committed checkpoint; nothing to save at step 0
         if self.settings.average_every is not None and not self._ranks_meet():  # after SIGTERM
             average_over_ranks(self.optimizer)
+        self.parallel.reshard()  # an evaluation leaves parameters gathered
         # A step's gradients may be infinite although its loss is finite.
         weights = [local(each.detach()) for each in self.parallel.network.parameters()]
         norms = self.world.sum(torch.nn.utils.get_total_norm(weights))  # all ranks decide alike

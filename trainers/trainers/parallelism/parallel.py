@@ -368,4 +368,6 @@ def shard(
         if in_bf16:
             output = torch.float32 if part is whole else None
             policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, output)
-        fully_shard(part, mesh=mesh, reshard_after_forward=not keep_gathered, mp_policy=policy)
+        # None: the blocks are, but the whole, which the backward pass begins with, is not.
+        resharded = False if keep_gathered else None
+        fully_shard(part, mesh=mesh, reshard_after_forward=resharded, mp_policy=policy)

@@ -95,7 +95,7 @@ def test_an_epoch_reads_each_block_once_but_for_those_cut_by_a_lane(tmp_path: Pa
 
 def test_ranks_that_score_read_each_block_once_but_for_those_at_a_border(tmp_path: Path) -> None:
     request = pack(tmp_path, good_files(1400, size=1))
-    read = 0
+    read = blocks = 0
     for rank in range(2):
         source = load_shards(request).held_out
         assert isinstance(source, ShardSource)

@@ -3,11 +3,15 @@ from __future__ import annotations
 import collections
 import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 
 from tests.unit.trainers.given_settings import settings_of
@@ -17,6 +21,7 @@ from trainers.parallelism.parallel import (
     checkpoint_activations,
     compile_parts,
     may_gather_bf16,
+    shard,
 )
 from trainers.parallelism.world import World
 from trainers.plugins import build_network
@@ -140,6 +145,19 @@ def test_channels_last_changes_no_gradient() -> None:
         return [each.grad for each in network.parameters() if each.grad is not None]
 
     torch.testing.assert_close(gradients("--channels-last"), gradients("--no-channels-last"))
+
+
+def test_what_is_outside_the_blocks_is_gathered_once_for_both_passes(tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        network = build_network("resnet8", channels=1, classes=2, size=8)
+        shard([*blocks(network), network], DeviceMesh("cpu", [0]), keep_gathered=False)
+        network(torch.randn(2, 1, 8, 8))
+        in_parts = {name for name, each in network.named_parameters() if isinstance(each, DTensor)}
+        assert in_parts == {name for name, _ in network.named_parameters() if "stages" in name}
+    finally:
+        dist.destroy_process_group()
 
 
 def test_synchronised_batch_normalization_keeps_32_bits_as_the_plain_one_does() -> None:
