@@ -87,9 +87,9 @@ def roles(headers: Mapping[str, str]) -> frozenset[str]:
         return frozenset()
 
 
-def keep_action(clients: Clients, what: str, on: str, asked: Asked, *, outcome: str) -> None:
+def keep_action(clients: Clients, what: str, on: str, request: Asked, *, outcome: str) -> None:
     """Record an action with the current time: in full as a blob's content, cut as its metadata."""
-    action = make_action(what, on, by=asked.by, reason=asked.reason, outcome=outcome)
+    action = make_action(what, on, by=request.by, reason=request.reason, outcome=outcome)
     document = action.model_dump(mode="json")
     text = json.dumps(document)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
