@@ -94,13 +94,19 @@ def _living(evidence: Evidence, at: float) -> Iterator[JobLife]:
             yield life
 
 
+def _was_submitted_too_late(evidence: Evidence, life: JobLife) -> bool:
+    """Whether its run had ended without a job: a slow execution submitted it, and cancelled it."""
+    statuses = evidence.runs[life.run].instance.statuses
+    return life.cancelled_at is not None and all(each["job"] is None for each in statuses)
+
+
 def jobs_hold_their_nodes(evidence: Evidence) -> Iterator[str]:
     """A run holds nodes while its job lives; at the end no run holds or waits for nodes."""
     documents = _documents(evidence)
     for at, document in documents:
         held = {each.run for each in document.admitted}
         for life in _living(evidence, at):
-            if life.name not in held:
+            if life.name not in held and not _was_submitted_too_late(evidence, life):
                 yield f"job {life.name} lives at {at:.0f} s, and its run holds no nodes"
     if documents and evidence.world.is_idle:
         last = documents[-1][1]

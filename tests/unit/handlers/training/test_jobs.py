@@ -359,6 +359,21 @@ def test_get_tells_who_cancelled_and_why(world: World) -> None:
     assert get_job(world.clients, LOOK).cancel == asked
 
 
+def test_a_job_that_is_submitted_while_its_run_is_cancelled_is_cancelled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another execution of the activity may have answered that there is no job."""
+    submit = world.workspace.jobs.create_or_update
+
+    def submit_slowly(resource: Any) -> Any:
+        request_cancel(world.clients, RUN, CancelRequest(by="ann", reason="a mistake"))
+        return submit(resource)
+
+    monkeypatch.setattr(world.workspace.jobs, "create_or_update", submit_slowly)
+    assert submit_job(world.clients, REQUEST).cancel is not None
+    assert world.workspace.jobs.cancelled == [RUN]
+
+
 def test_a_run_that_was_cancelled_before_it_had_a_job_gets_none(world: World) -> None:
     asked = CancelRequest(by="ada", reason="a mistake")
     request_cancel(world.clients, RUN, asked)
