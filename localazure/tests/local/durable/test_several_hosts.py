@@ -40,6 +40,11 @@ def host(
     return running(app, folder, app_settings={ENGINE: str(address)}, **settings)
 
 
+def link_of(hub: RunningHub) -> Any:
+    """The host's link to the engine, with its internals."""
+    return hub.extension
+
+
 def make_app(gate: threading.Event | None = None) -> DurableApp:
     """An app; its activity `held` waits for the gate."""
     app = simple_app()
@@ -114,7 +119,7 @@ async def test_a_host_that_leaves_ends_what_runs_and_the_other_one_does_the_rest
         await eventually(lambda: leaving.count("held"))
         async with host(other, address, tmp_path) as two:
             closing_one = asyncio.create_task(stack.aclose())
-            await eventually(lambda: one.extension._is_leaving)
+            await eventually(lambda: link_of(one)._is_leaving)
             ids = [await two.client.start_new("chain", client_input=1) for _ in range(5)]
             await asyncio.gather(*map(two.until, ids))
             gate.set()
@@ -134,7 +139,7 @@ async def test_a_host_that_is_lost_within_a_step_has_it_done_by_another(
         await one.client.start_new("patient", "p")
         await eventually(lambda: lost.count("held"))
         async with host(other, address, tmp_path) as two:
-            one.extension._socket._response.connection.transport.abort()
+            link_of(one)._socket._response.connection.transport.abort()
             await eventually(lambda: lost.count("held") + other.count("held") == 2)
             gate.set()
             assert (await two.until("p")).output == "released"
@@ -181,7 +186,7 @@ async def test_calls_that_have_not_begun_end_with_their_engine(
         await one.client.start_new("wide", "w")
         await eventually(lambda: len(begun) == thread_count({}))  # the others wait for a thread
         await engines.aclose()
-        await eventually(lambda: not one.extension._running)
+        await eventually(lambda: not link_of(one)._running)
         in_vain = len(begun)
         gate.set()
         await engines.enter_async_context(engine(address, tmp_path))

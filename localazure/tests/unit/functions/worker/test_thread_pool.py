@@ -83,6 +83,7 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(pool: Worke
     waiting.cancel()
     await asyncio.sleep(0)
     release.set()
-    await asyncio.gather(*blocking, pool.run(lambda: made.append("last")))
+    await pool.run(lambda: made.append("last"))
+    await asyncio.gather(*blocking)
     assert made == ["last"]
     assert not pool.waiting
