@@ -40,9 +40,9 @@ def host(
     return running(app, folder, app_settings={ENGINE: str(address)}, **settings)
 
 
-def link_of(host: RunningHub) -> Any:
-    """The link of a host to the engine, with what it keeps to itself."""
-    return host.extension
+def link_of(hub: RunningHub) -> Any:
+    """The host's link to the engine, with its internals."""
+    return hub.extension
 
 
 def make_app(gate: threading.Event | None = None) -> DurableApp:
@@ -119,8 +119,7 @@ async def test_a_host_that_leaves_ends_what_runs_and_the_other_one_does_the_rest
         await eventually(lambda: leaving.count("held"))
         async with host(other, address, tmp_path) as two:
             closing_one = asyncio.create_task(stack.aclose())
-            link = link_of(one)
-            await eventually(lambda: bool(link._is_leaving))
+            await eventually(lambda: link_of(one)._is_leaving)
             ids = [await two.client.start_new("chain", client_input=1) for _ in range(5)]
             await asyncio.gather(*map(two.until, ids))
             gate.set()

@@ -30,7 +30,6 @@ from localazure.functions.durable.runtime.work_items import (
     WorkItem,
     WorkItems,
 )
-from localazure.functions.http.sizes import PARSER_LIMIT_BYTES
 from localazure.processes.background import cancel
 from localazure.runtime.http_server import runner_of
 
@@ -40,6 +39,7 @@ HEARTBEAT_SECONDS: Final = 20.0
 """The pause between pings. A host that does not answer for half as long has lost its calls."""
 
 _CLOSE_CONNECTIONS_SECONDS: Final = 1.0
+_MOST_HEADER_BYTES: Final = 1024 * 1024  # more than a host accepts
 
 # The limits of host.json by kind of function. Each host has them, and not the engine, whose runs
 # include the calls that wait for a host.
@@ -206,8 +206,8 @@ async def serving(
     runner = runner_of(
         engine.application(),
         shutdown_seconds=_CLOSE_CONNECTIONS_SECONDS,
-        max_line_size=PARSER_LIMIT_BYTES,
-        max_field_size=PARSER_LIMIT_BYTES,
+        max_line_size=_MOST_HEADER_BYTES,
+        max_field_size=_MOST_HEADER_BYTES,
     )
     await runner.setup()
     site = web.UnixSite(runner, str(address))
