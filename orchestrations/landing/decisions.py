@@ -136,7 +136,7 @@ def _failures(checks: Checks, difference: Difference) -> Iterator[str]:
         if limit is None:
             continue
         if value < limit if key.endswith("_at_least") else value > limit:
-            yield f"checks.{key} is {limit:g}, and the batch has {told}"
+            yield f"checks.{key} is {limit:.15g}, and the batch has {told}"
     if checks.bytes_of_a_file is not None:
         for blob in (difference.smallest, difference.largest):
             broken = None if blob is None else checks.bytes_of_a_file.excludes(blob.bytes)

@@ -282,6 +282,7 @@ def test_a_batch_that_differs_too_little_waits_for_the_next_one_or_for_its_age()
         ({}, []),
         ({"files_at_least": 100, "files_at_most": 100}, []),
         ({"files_at_least": 101}, ["files_at_least is 101, and the batch has 100 files"]),
+        ({"files_at_least": 1_234_567}, ["files_at_least is 1234567, and the batch"]),
         ({"files_at_most": 99}, ["files_at_most is 99, and the batch has 100 files"]),
         ({"bytes_of_a_file": {"at_least": 2, "at_most": 50}}, []),
         (
