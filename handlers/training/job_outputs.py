@@ -187,6 +187,8 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         JobFailed: `error.json` is malformed; the job may have been killed while writing it.
         InvalidSetting: `WorkspaceStorage` is not the account to which jobs write.
     """
+    # An error is where `quarantine_files` looks. What a check leaves must not replace the metrics.
+    record = results_record(request.run, request.stage if request.completed else "training")
     error: TrainerError | None = None
     failure: Failure | None = None
     metrics: dict[str, float] = {}
@@ -205,14 +207,16 @@ def read_results(clients: Clients, request: ReadResults) -> Results:
         checked = _read_checks(clients, request)
     else:
         text, folder = _read(clients, request, METRICS_FILE)
-        files = hash_of_model(clients.workspace_blobs, request.container, folder)
+        # A run that reconciliation starts again is judged again: by the model that was read first.
+        known = record_store.read(clients.records, record) or {}
+        files = known.get("model") or hash_of_model(
+            clients.workspace_blobs, request.container, folder
+        )
         if text is not None:
             metrics = parse_metrics(text, _where(METRICS_FILE, request))
         # Beside it, not asked for elsewhere: most jobs write none.
         if text is not None and request.stage == "training":
             comparison = _read_comparison(clients, request, folder)
-    # An error is where `quarantine_files` looks. What a check leaves must not replace the metrics.
-    record = results_record(request.run, request.stage if request.completed else "training")
     document = {"metrics": metrics, "error": None if error is None else error.model_dump()}
     if files is not None:
         document |= {"model": files}

@@ -21,7 +21,6 @@ from orchestrations.training import accounts
 from orchestrations.training.room import Reasons, Room
 from tests.simulation.fakes.training import ENDED, JobLife
 from tests.simulation.feature import Change, Feature, Mistake
-from tests.simulation.features.promotions import OverwriteModel
 from tests.simulation.folders import QUEUED_PIPELINES_FOLDER
 from tests.simulation.planting import body, both, round_without
 from tests.simulation.scheduler import START
@@ -218,7 +217,7 @@ def rejections_have_their_cause(evidence: Evidence) -> Iterator[str]:
         if error["type"] == QuotaExceeded.__name__:
             if not _was_short(evidence, run):
                 yield f"{run.id} was rejected for want of quota, and there was some"
-        elif run.id in evidence.world.acts.accepted[OverwriteModel]:
+        elif any(f"/{run.id}/" in name for name in evidence.world.overwritten):
             if "not the model that was judged" not in error["message"]:
                 yield f"{run.id} was rejected for another reason: {error['message'][:200]}"
         elif not ends & set(REJECTED_FOR.get(error["type"], ())):

@@ -101,7 +101,7 @@ RELEASED = (
     *(Upload(at=HOUR, path=f"{n}.png", content=f"{n}") for n in range(4)),
     *(Delete(at=DAY, path=f"{n}.png") for n in range(3)),
     Upload(at=DAY, path="9.png", content="nine"),
-    ReleaseAfter(number=1, delay=2.6),
+    ReleaseAfter(number=1, delay=2.4),
 )
 
 

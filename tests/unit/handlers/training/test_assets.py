@@ -174,19 +174,22 @@ def test_a_redriven_runs_model_says_what_was_changed(world: World) -> None:
     }
 
 
+@pytest.mark.parametrize("is_started_again", [False, True])
 def test_a_model_that_was_written_again_since_it_was_judged_is_not_registered(
-    world: World,
+    world: World, *, is_started_again: bool
 ) -> None:
     container = world.clients.default_datastore.container_name
     results = world.clients.workspace_blobs.get_container_client(container)
     folder = results_folder("digits", RUN)
     for name, text in (("metrics.json", b'{"accuracy": 0.9}'), ("model/model.pt", b"judged")):
         results.upload_blob(folder + name, text, overwrite=True)
-    read_results(
-        world.clients,
-        ReadResults(run=RUN, pipeline="digits", container=container, completed=True, metrics=[]),
+    reading = ReadResults(
+        run=RUN, pipeline="digits", container=container, completed=True, metrics=[]
     )
+    read_results(world.clients, reading)
     results.upload_blob(f"{folder}model/model.pt", b"judged", overwrite=True)
+    if is_started_again:
+        read_results(world.clients, reading)
     with pytest.raises(JobRejected, match=f"{folder}model/ were written"):
         register_model(world.clients, REQUEST)
     assert world.workspace.models.store == {}
