@@ -133,22 +133,22 @@ def _last_round(clients: Clients, claimed: ClaimedRun) -> LastRound:
 @activity
 def end_by_check(clients: Clients, request: EndByCheck) -> EndedByCheck:
     """Record that a check has ended a round of training; the first record counts."""
-    landing = request.request
-    assert landing.checks, "a check is under way"
-    pipeline = landing.pipeline.name
-    claimed = read_claim(clients, claim_record(pipeline, landing.training))
+    run = request.request
+    assert run.checks, "a check is under way"
+    pipeline = run.pipeline.name
+    claimed = read_claim(clients, claim_record(pipeline, run.training))
     ended = EndedByCheck(
-        run=landing.run,
-        stage=landing.checks[0],
+        run=run.run,
+        stage=run.checks[0],
         message=request.message,
         at=request.at,
-        configuration=landing.configuration,
-        batch=landing.run if claimed is None else claimed.claim.batch,
-        saved=None if landing.base is None else _cost_of(clients, pipeline, landing.base),
+        configuration=run.configuration,
+        batch=run.run if claimed is None else claimed.claim.batch,
+        saved=None if run.base is None else _cost_of(clients, pipeline, run.base),
     )
-    name = ended_by_check_record(pipeline, landing.training)
+    name = ended_by_check_record(pipeline, run.training)
     record_store.create(clients.records, name, ended.to_dict())
-    return _read_end(clients, landing) or ended
+    return _read_end(clients, run) or ended
 
 
 def find_end_by_check(clients: Clients, pipeline: str, version: str) -> EndedByCheck | None:

@@ -237,10 +237,10 @@ def begin_resumption(clients: Clients, pipeline: str, *, at: datetime) -> Pause 
     ended: list[Pause] = []
 
     def end(document: Any | None) -> Any | None:
-        resumption = _parse(document)
-        if resumption is None or resumption.resumed_at is not None:
+        pause = _parse(document)
+        if pause is None or pause.resumed_at is not None:
             return None
-        ended[:] = [resumption.model_copy(update={"resumed_at": at})]
+        ended[:] = [pause.model_copy(update={"resumed_at": at})]
         return ended[0].model_dump(mode="json")
 
     record_store.update(clients.records, _name(pipeline), end)
@@ -253,15 +253,15 @@ def zones_to_resume(clients: Clients, pipeline: str) -> Sequence[str | None]:
     Deletes the held batches of zones that were listed since, and the record of the pause when no
     zone is left.
     """
-    resumption = _read(clients, pipeline)
-    if resumption is None or resumption.resumed_at is None:
+    pause = _read(clients, pipeline)
+    if pause is None or pause.resumed_at is None:
         return []
     listed = list_last_batches(clients).get(pipeline, {})
     left: set[str | None] = set()
     for name, held in _held_for_pause(clients, pipeline):
         partition = held.dataset.partition
         last = listed.get(partition)
-        if last is not None and last.listed_from > resumption.resumed_at:
+        if last is not None and last.listed_from > pause.resumed_at:
             record_store.delete(clients.records, name, unless=_is_held_otherwise)
         else:
             left.add(partition)

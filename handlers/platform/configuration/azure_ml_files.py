@@ -183,19 +183,15 @@ def _problems_of_pipeline(document: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(("outputs",), f"declare the output {RESULTS!r}: Landfall reads metrics there")
     written: set[str] = set()
     for step, body in steps.items():
-        for side in ("inputs", "outputs"):
-            for name, entry in _mapping(_mapping(body).get(side)).items():
-                path: Any = _mapping(entry).get("path") if isinstance(entry, dict) else entry
-                for match in _PARENT_REFERENCE.finditer(str(path)):
-                    kind = match["kind"]
-                    if kind == "outputs" and side == "outputs":
-                        written.add(match["name"])
-                    if match["name"] not in resources[kind]:
-                        owner = "step" if kind == "jobs" else kind[:-1]
-                        yield Problem(
-                            ("jobs", step, side, name),
-                            f"{match[0]}: the job has no {owner} {match['name']!r}",
-                        )
+        for location, side, entry in _entries_of_step(step, body):
+            path: Any = _mapping(entry).get("path") if isinstance(entry, dict) else entry
+            for match in _PARENT_REFERENCE.finditer(str(path)):
+                kind = match["kind"]
+                if kind == "outputs" and side == "outputs":
+                    written.add(match["name"])
+                if match["name"] not in resources[kind]:
+                    owner = "step" if kind == "jobs" else kind[:-1]
+                    yield Problem(location, f"{match[0]}: the job has no {owner} {match['name']!r}")
     for name in sorted((resources["outputs"] & OUTPUTS) - written):
         yield Problem(
             ("outputs", name),
@@ -210,23 +206,28 @@ def _mounts_for_spark(document: dict[str, Any]) -> Iterator[Problem]:
     A step's mode takes precedence over the job's, and that over a component's.
     https://learn.microsoft.com/azure/machine-learning/how-to-submit-spark-jobs
     """
-    steps = {step: _mapping(body) for step, body in _mapping(document.get("jobs")).items()}
-    for step, body in steps.items():
-        for side in ("inputs", "outputs") if body.get("type") == "spark" else ():
-            bindings = _mapping(document.get(side))
-            for name, entry in _mapping(body.get(side)).items():
-                options = _mapping(entry) or {"path": entry}
-                match = _PARENT_REFERENCE.fullmatch(str(options.get("path")))
-                if match is None or match["kind"] != side:
-                    continue
-                theirs_of_it = bindings.get(match["name"])
-                is_data = isinstance(theirs_of_it, dict) or match["name"] in BOUND_INPUTS | OUTPUTS
-                mode = options.get("mode") or _mapping(theirs_of_it).get("mode")
-                if is_data and mode != "direct":
-                    yield Problem(
-                        ("jobs", step, side, name),
-                        f"Spark takes no mounts: write {{path: {match[0]}, mode: direct}}",
-                    )
+    for step, body in _mapping(document.get("jobs")).items():
+        if _mapping(body).get("type") != "spark":
+            continue
+        for location, side, entry in _entries_of_step(step, body):
+            options = _mapping(entry) or {"path": entry}
+            match = _PARENT_REFERENCE.fullmatch(str(options.get("path")))
+            if match is None or match["kind"] != side:
+                continue
+            of_job = _mapping(document.get(side)).get(match["name"])
+            is_data = isinstance(of_job, dict) or match["name"] in BOUND_INPUTS | OUTPUTS
+            mode = options.get("mode") or _mapping(of_job).get("mode")
+            if is_data and mode != "direct":
+                yield Problem(
+                    location, f"Spark takes no mounts: write {{path: {match[0]}, mode: direct}}"
+                )
+
+
+def _entries_of_step(step: str, body: Any) -> Iterator[tuple[Location, str, Any]]:
+    """Location, side and value of each input and output of a step."""
+    for side in ("inputs", "outputs"):
+        for name, entry in _mapping(_mapping(body).get(side)).items():
+            yield ("jobs", step, side, name), side, entry
 
 
 def _bodies(document: Mapping[str, Any]) -> Iterator[tuple[Location, Mapping[str, Any]]]:
